@@ -1,0 +1,179 @@
+"""Feasible sets: where iterates may be, how they return, and the uniform law on them (`ass:smooth`).
+
+A domain knows its `diameter`, its Euclidean projection `retract`, the point that maximises a linear function (`maximise`),
+and how to draw from its uniform law (`sample`), which makes it a measure for `hpml.project(measure=...)`.
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array, as_finite
+
+Points = Float[Array, "*batch d"]
+
+
+class Domain(eqx.Module):
+    """A closed convex subset of R^d."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """The number of coordinates."""
+
+    @property
+    @abstractmethod
+    def diameter(self) -> float:
+        """The largest Euclidean distance between two of its points."""
+
+    @abstractmethod
+    def retract(self, points: Points) -> Points:
+        """The closest point of the domain."""
+
+    @abstractmethod
+    def maximise(self, covectors: Points) -> Points:
+        """A point u of the domain with the largest <h, u>."""
+
+    @abstractmethod
+    def sample(self, key: Any, count: int) -> Float[Array, "n d"]:
+        """Independent points from the uniform law."""
+
+
+class Box(Domain):
+    """All x with low <= x <= high."""
+
+    low: Float[Array, " d"]
+    high: Float[Array, " d"]
+
+    def __init__(self, low: Any, high: Any):
+        a, b = np.broadcast_arrays(as_finite(low, "low"), as_finite(high, "high"))
+        self.low, self.high = np.atleast_1d(a).copy(), np.atleast_1d(b).copy()
+        if not (self.low < self.high).all():
+            raise ValueError("A box needs low < high in every coordinate.")
+
+    @property
+    def dimension(self) -> int:
+        """See `Domain.dimension`."""
+        return len(self.low)
+
+    @property
+    def diameter(self) -> float:
+        """See `Domain.diameter`."""
+        return float(np.linalg.norm(self.high - self.low))
+
+    def retract(self, points):
+        """See `Domain.retract`."""
+        return jnp.clip(points, self.low, self.high)
+
+    def maximise(self, covectors):
+        """See `Domain.maximise`."""
+        return jnp.where(covectors > 0, self.high, self.low)
+
+    def sample(self, key, count):
+        """See `Domain.sample`."""
+        return jax.random.uniform(key, (count, self.dimension)) * (self.high - self.low) + self.low
+
+
+class Ball(Domain):
+    """All x with |x - centre| <= radius."""
+
+    centre: Float[Array, " d"]
+    radius: float
+
+    def __init__(self, centre: Any, radius: float = 1.0):
+        self.centre = np.atleast_1d(as_finite(centre, "centre"))
+        self.radius = float(radius)
+        if not self.radius > 0:
+            raise ValueError("A ball needs a positive radius.")
+
+    @property
+    def dimension(self) -> int:
+        """See `Domain.dimension`."""
+        return len(self.centre)
+
+    @property
+    def diameter(self) -> float:
+        """See `Domain.diameter`."""
+        return 2.0 * self.radius
+
+    def retract(self, points):
+        """See `Domain.retract`."""
+        step = points - self.centre
+        length = jnp.linalg.norm(step, axis=-1, keepdims=True)
+        return self.centre + step * jnp.minimum(1.0, self.radius / jnp.maximum(length, self.radius))
+
+    def maximise(self, covectors):
+        """See `Domain.maximise`."""
+        length = jnp.linalg.norm(covectors, axis=-1, keepdims=True)
+        return self.centre + self.radius * covectors / jnp.where(length > 0, length, 1.0)
+
+    def sample(self, key, count):
+        """See `Domain.sample`."""
+        return self.centre + jax.random.ball(key, self.dimension, shape=(count,)) * self.radius
+
+
+class Simplices(Domain):
+    """A product of probability simplices, each with its last coordinate dropped (d = sum of K - 1).
+
+    `complete` restores the dropped coordinates, `reduce` drops them. The retraction is the Euclidean projection of the
+    complete vectors.
+    """
+
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, sizes: int | tuple[int, ...]):
+        self.sizes = (sizes,) if isinstance(sizes, int) else tuple(int(K) for K in sizes)
+        if not self.sizes or min(self.sizes) < 2:
+            raise ValueError("A product of simplices needs at least 2 actions in each.")
+
+    @property
+    def dimension(self) -> int:
+        """See `Domain.dimension`."""
+        return sum(self.sizes) - len(self.sizes)
+
+    @property
+    def diameter(self) -> float:
+        """See `Domain.diameter`; in the reduced coordinates two vertices are at most sqrt(2) apart, or 1 when K = 2."""
+        return float(np.sqrt(sum(2.0 if K > 2 else 1.0 for K in self.sizes)))
+
+    def complete(self, points: Points) -> list[Points]:
+        """The full probability vectors, one array a simplex."""
+        cuts = np.cumsum([K - 1 for K in self.sizes])[:-1]
+        parts = jnp.split(jnp.asarray(points), cuts, axis=-1)
+        return [jnp.concatenate([x, 1.0 - x.sum(-1, keepdims=True)], -1) for x in parts]
+
+    def reduce(self, parts: list[Points]) -> Points:
+        """The reduced coordinates of full probability vectors."""
+        return jnp.concatenate([x[..., :-1] for x in parts], -1)
+
+    def retract(self, points):
+        """See `Domain.retract`."""
+        return self.reduce([project_simplex(x) for x in self.complete(points)])
+
+    def maximise(self, covectors):
+        """See `Domain.maximise`."""
+        cuts = np.cumsum([K - 1 for K in self.sizes])[:-1]
+        parts = jnp.split(jnp.asarray(covectors), cuts, axis=-1)
+        full = [jnp.concatenate([h, jnp.zeros_like(h[..., :1])], -1) for h in parts]
+        return self.reduce([jax.nn.one_hot(jnp.argmax(h, -1), h.shape[-1], dtype=h.dtype) for h in full])
+
+    def sample(self, key, count):
+        """See `Domain.sample`."""
+        keys = jax.random.split(key, len(self.sizes))
+        return self.reduce(
+            [jax.random.dirichlet(k, jnp.ones(K), (count,)) for k, K in zip(keys, self.sizes, strict=True)]
+        )
+
+
+def project_simplex(points: Points) -> Points:
+    """The closest probability vector in the Euclidean norm, by sorting."""
+    K = points.shape[-1]
+    ordered = -jnp.sort(-points, axis=-1)
+    excess = (jnp.cumsum(ordered, -1) - 1.0) / jnp.arange(1, K + 1)
+    count = (ordered > excess).sum(-1, keepdims=True)
+    return jnp.maximum(points - jnp.take_along_axis(excess, count - 1, -1), 0.0)

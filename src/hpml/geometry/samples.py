@@ -1,0 +1,145 @@
+"""Sampled points of a joint field, with weights and replicates, and the measure that the projection is taken in.
+
+Repeated points and a field given as two independent estimates are replicates: they are averaged, and their spread is
+the noise. Noise looks like circulation, so every energy is reported in three parts.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from hpml.geometry.arrays import Array, as_finite, as_matrix
+from hpml.geometry.domain import Domain
+from hpml.geometry.metric import Euclidean, Metric
+
+Sampler: TypeAlias = Callable[[Any, int], Array]
+Measure: TypeAlias = Domain | Sampler | None
+
+
+class Samples(eqx.Module):
+    """Distinct points x^i with the mean F_i of the field estimates there.
+
+    - `weights` sum to one and say how much of the measure each point carries.
+    - `replicates` counts the estimates behind each F_i.
+    - `noise` is E|F_i - F(x^i)|_M^2, the energy of the noise that is left in the means; None without replicates.
+    - `halves` are two independent estimates where the caller gave them.
+    - `rows` maps each given sample to its distinct point.
+    - `ambient` is the dimension that the points really live in, larger than d inside a chart.
+    """
+
+    points: Float[Array, "n d"]
+    field: Float[Array, "n d"]
+    weights: Float[Array, " n"]
+    replicates: Float[Array, " n"]
+    noise: float | None
+    halves: Float[Array, "2 n d"] | None
+    rows: Int[Array, " given"]
+    ambient: int = eqx.field(static=True)
+
+    @property
+    def count(self) -> int:
+        """The number n of distinct points."""
+        return self.points.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """The number d of coordinates."""
+        return self.points.shape[1]
+
+    def take(self, index: np.ndarray) -> "Samples":
+        """The samples at some rows, their weights scaled to sum to one."""
+        weights = self.weights[index]
+        return Samples(
+            self.points[index],
+            self.field[index],
+            weights / weights.sum(),
+            self.replicates[index],
+            self.noise,
+            None if self.halves is None else self.halves[:, index],
+            np.arange(len(weights)),
+            self.ambient,
+        )
+
+
+def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric | None = None) -> Samples:
+    """Check what a user gave and average the replicates; a `ValueError` says what is wrong and what to do."""
+    metric = Euclidean() if metric is None else metric
+    X = as_matrix(points, "points")
+    F = as_finite(field, "field")
+    if F.shape not in (X.shape, (2, *X.shape)):
+        raise ValueError(
+            f"field must have the shape of points, {X.shape}, or (2, {X.shape[0]}, {X.shape[1]}) for two independent "
+            f"estimates; got {F.shape}."
+        )
+    n, d = X.shape
+    if n < 2:
+        raise ValueError(f"A projection needs at least two points, got {n}: collect more samples.")
+    if d < 1:
+        raise ValueError("points has no columns: every sample needs at least one coordinate.")
+    metric.check(d)
+    w = np.full(n, 1.0 / n) if weights is None else as_finite(weights, "weights")
+    if w.shape != (n,):
+        raise ValueError(f"weights must have shape ({n},), one for each point; got {w.shape}.")
+    if (w < 0).any():
+        raise ValueError("weights must not be negative: drop the samples that should not count.")
+    if not w.sum() > 0:
+        raise ValueError("weights are all zero: at least two points must count.")
+    keep = w > 0
+    rows = np.full(n, -1)
+    estimates = F if F.ndim == 3 else F[None]
+    X, estimates, w = X[keep], estimates[:, keep], w[keep] / w.sum()
+
+    distinct, inverse, counts = np.unique(X, axis=0, return_inverse=True, return_counts=True)
+    inverse = inverse.reshape(-1)
+    if len(distinct) < 2:
+        raise ValueError(
+            "All points that count are equal, so the field has no direction to be compared along: sample at least "
+            "two distinct points."
+        )
+    if len(distinct) == len(X):  # keep the caller's order
+        distinct, inverse = X, np.arange(len(X))
+        counts = np.ones(len(X), int)
+    share = np.bincount(inverse, w)
+
+    def average(values: np.ndarray) -> np.ndarray:
+        total = np.zeros_like(distinct)
+        np.add.at(total, inverse, values * w[:, None])
+        return total / share[:, None]
+
+    halves = np.stack([average(values) for values in estimates])
+    mean = halves.mean(0)
+    replicates = counts * len(estimates)
+
+    noise = None
+    freedom = int((replicates - 1).sum())
+    if freedom > 0:
+        # Pooled variance of one estimate around its point's mean; the mean of r estimates keeps 1/r of it.
+        plain = np.zeros_like(distinct)
+        np.add.at(plain, inverse, estimates.mean(0))
+        plain /= counts[:, None]
+        spread = estimates - plain[inverse]
+        energy = sum(np.sum(np.asarray(metric.inner(s, s, X))) for s in spread)
+        noise = float(np.sum(share * energy / freedom / replicates))
+    rows[keep] = inverse
+    return Samples(
+        distinct, mean, share, replicates.astype(float), noise, halves if len(halves) == 2 else None, rows, d
+    )
+
+
+def draw_measure(
+    measure: Measure, samples: Samples, key: Any, count: int
+) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+    """Points and weights of the measure mu: the samples themselves, a domain's uniform law, or a sampler's draws."""
+    if measure is None:
+        return samples.points, samples.weights
+    draw = measure.sample if isinstance(measure, Domain) else measure
+    if not callable(draw):
+        raise ValueError("measure must be None, a domain such as hpml.Ball(...), or a function (key, count) -> points.")
+    drawn = as_matrix(draw(jax.random.key(0) if key is None else key, count), "The measure's points")
+    if drawn.shape[1] != samples.dimension:
+        raise ValueError(f"The measure draws points in dimension {drawn.shape[1]}, the samples have {samples.dimension}.")
+    return drawn, np.full(len(drawn), 1.0 / len(drawn))

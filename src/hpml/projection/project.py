@@ -1,0 +1,125 @@
+"""`hpml.project`: one call from samples to potential, direction and residual (`def:proj`)."""
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array, as_matrix
+from hpml.geometry.chart import Chart, chart_of
+from hpml.geometry.metric import Euclidean, Metric
+from hpml.geometry.samples import Measure, Samples, gather_samples
+from hpml.projection.discrete.flow import EdgeFlow
+from hpml.projection.projector import Energy, Fit, Prediction, Projector
+from hpml.projection.projectors.kernel import KernelProjector
+
+
+class Projection(eqx.Module):
+    """A field split into its closest metric gradient and the residual, at the caller's samples.
+
+    `nonpotentiality` is the share of the field's energy that is circulation, in-sample and with the noise taken out where it
+    is known; `hpml.nonpotentiality` gives the held-out value with an interval.
+    """
+
+    direction: Float[Array, "n d"]
+    residual: Float[Array, "n d"]
+    potential: Float[Array, " n"]
+    energy: Energy
+    fit: Fit
+    chart: Chart | None
+
+    @property
+    def nonpotentiality(self) -> float:
+        """The share of the field's energy that is circulation, in [0, 1]."""
+        return self.energy.nonpotentiality
+
+    @property
+    def flow(self) -> EdgeFlow:
+        """The edge flow behind the split; the graph projector alone has one."""
+        flow = getattr(self.fit, "flow", None)
+        if flow is None:
+            raise AttributeError("Only the graph projector has an edge flow: pass projector=hpml.GraphProjector().")
+        return flow
+
+    @property
+    def method(self) -> str:
+        """Which estimator was used, in one or two words."""
+        return getattr(self.fit, "method", type(self.fit).__name__)
+
+    def at(self, points: Any) -> Float[Array, "q d"]:
+        """The projected field at new points."""
+        inside = self._enter(points)
+        return self._leave(np.asarray(self.fit.direction(inside)))
+
+    def potential_at(self, points: Any) -> Float[Array, " q"]:
+        """The potential at new points."""
+        return np.asarray(self.fit.potential(self._enter(points)))
+
+    def predict(self, points: Any) -> Prediction:
+        """Potential, direction and residual at new points with their uncertainty (kernel projector)."""
+        predict = getattr(self.fit, "predict", None)
+        if predict is None:
+            raise AttributeError("Only the kernel projector predicts with uncertainty: use at() and potential_at().")
+        if self.chart is not None:
+            raise ValueError(
+                "Uncertainty by coordinate needs d <= 2n; here the samples span a chart: use at() and potential_at()."
+            )
+        return predict(self._enter(points))
+
+    def _enter(self, points: Any) -> np.ndarray:
+        X = as_matrix(points, "points")
+        if X.shape[1] != self.direction.shape[1]:
+            raise ValueError(f"points must have {self.direction.shape[1]} columns like the samples, got {X.shape[1]}.")
+        return X if self.chart is None else self.chart.encode_points(X)
+
+    def _leave(self, vectors: np.ndarray) -> np.ndarray:
+        return vectors if self.chart is None else self.chart.decode(vectors)
+
+
+def project(
+    points: Any,
+    field: Any,
+    projector: Projector | None = None,
+    metric: Metric | None = None,
+    measure: Measure = None,
+    weights: Any = None,
+    key: Any = None,
+) -> Projection:
+    """Split a sampled field into its closest metric gradient and the residual.
+
+    - `points` (n, d) and `field` (n, d) in ascent sign, or (2, n, d) for two independent estimates of it.
+    - `projector`: `KernelProjector()` unless given.
+    - `metric`: M, Euclidean unless given.
+    - `measure`: mu, the law in which the split is orthogonal: the samples themselves (None), a domain with its uniform law,
+      or a sampler `(key, count) -> points`.
+    - `weights`: how much each sample counts; zero leaves it out (its row is still predicted).
+    - `key`: a JAX random key for what is drawn, the same answer for the same key.
+    """
+    metric = Euclidean() if metric is None else metric
+    projector = KernelProjector() if projector is None else projector
+    samples = gather_samples(points, field, weights, metric)
+    chart, inner, inner_metric = _enter_chart(samples, metric, measure)
+    fit = projector.fit(inner, inner_metric, measure, key)
+    potential, direction = (np.asarray(part) for part in fit.at_samples())
+    if chart is not None:
+        direction = chart.decode(direction)
+
+    X, F = np.asarray(points, np.float64), np.asarray(field, np.float64)
+    F = F.mean(0) if F.ndim == 3 else F
+    every_potential, every_direction = potential[samples.rows], direction[samples.rows]
+    left_out = samples.rows < 0
+    if left_out.any():
+        inside = X[left_out] if chart is None else chart.encode_points(X[left_out])
+        every_potential[left_out] = fit.potential(inside)
+        outside = np.asarray(fit.direction(inside))
+        every_direction[left_out] = outside if chart is None else chart.decode(outside)
+    return Projection(every_direction, F - every_direction, every_potential, fit.energy(), fit, chart)
+
+
+def _enter_chart(samples: Samples, metric: Metric, measure: Measure) -> tuple[Chart | None, Samples, Metric]:
+    """Coordinates of the samples' span where it is much smaller than the space; varying metrics and measures need the space."""
+    if samples.dimension <= 2 * samples.count or not metric.constant or measure is not None:
+        return None, samples, metric
+    chart, inner = chart_of(samples, metric)
+    return chart, inner, Euclidean()
