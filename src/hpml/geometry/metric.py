@@ -22,6 +22,7 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array, as_finite
 
 Vectors = Float[Array, "*batch d"]
+Numbers = Float[Array, "*batch"] | np.floating  # NumPy sums one vector to a scalar that is no array
 
 
 class Metric(eqx.Module):
@@ -57,15 +58,15 @@ class Metric(eqx.Module):
     def whiten_covector(self, covectors: Vectors, at: Vectors | None = None) -> Vectors:
         """W^-T h, with |W^-T h| = |h| in M^-1."""
 
-    def inner(self, left: Vectors, right: Vectors, at: Vectors | None = None) -> Float[Array, "*batch"]:
+    def inner(self, left: Vectors, right: Vectors, at: Vectors | None = None) -> Numbers:
         """<u, v>_M = u^T M v."""
         return (self.lower(left, at) * right).sum(-1)
 
-    def norm(self, vectors: Vectors, at: Vectors | None = None) -> Float[Array, "*batch"]:
+    def norm(self, vectors: Vectors, at: Vectors | None = None) -> Numbers:
         """|u|_M."""
         return abs(self.inner(vectors, vectors, at)) ** 0.5
 
-    def distance(self, left: Vectors, right: Vectors) -> Float[Array, "*batch"]:
+    def distance(self, left: Vectors, right: Vectors) -> Numbers:
         """|x - y|_M; with a varying metric, M is the mean of the two ends'."""
         step = right - left
         if self.constant:
