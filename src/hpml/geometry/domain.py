@@ -16,6 +16,7 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array, as_finite
 
 Points = Float[Array, "*batch d"]
+Parts = list[Float[Array, "*batch _"]]  # each simplex has its own number of actions
 
 
 class Domain(eqx.Module):
@@ -51,8 +52,11 @@ class Box(Domain):
     high: Float[Array, " d"]
 
     def __init__(self, low: Any, high: Any):
-        a, b = np.broadcast_arrays(as_finite(low, "low"), as_finite(high, "high"))
-        self.low, self.high = np.atleast_1d(a).copy(), np.atleast_1d(b).copy()
+        a, b = np.atleast_1d(as_finite(low, "low"), as_finite(high, "high"))
+        if a.ndim != 1 or b.ndim != 1 or (len(a) != len(b) and 1 not in (len(a), len(b))):
+            raise ValueError(f"A box needs low and high of one shape (d,), got {a.shape} and {b.shape}.")
+        a, b = np.broadcast_arrays(a, b)
+        self.low, self.high = a.copy(), b.copy()
         if not (self.low < self.high).all():
             raise ValueError("A box needs low < high in every coordinate.")
 
@@ -87,9 +91,11 @@ class Ball(Domain):
 
     def __init__(self, centre: Any, radius: float = 1.0):
         self.centre = np.atleast_1d(as_finite(centre, "centre"))
+        if self.centre.ndim != 1:
+            raise ValueError(f"A ball needs a centre of shape (d,), got {self.centre.shape}.")
         self.radius = float(radius)
-        if not self.radius > 0:
-            raise ValueError("A ball needs a positive radius.")
+        if not 0 < self.radius < np.inf:
+            raise ValueError("A ball needs a positive radius, and a finite one.")
 
     @property
     def dimension(self) -> int:
@@ -141,13 +147,13 @@ class Simplices(Domain):
         """See `Domain.diameter`; in the reduced coordinates two vertices are at most sqrt(2) apart, or 1 when K = 2."""
         return float(np.sqrt(sum(2.0 if K > 2 else 1.0 for K in self.sizes)))
 
-    def complete(self, points: Points) -> list[Points]:
+    def complete(self, points: Points) -> Parts:
         """The full probability vectors, one array a simplex."""
         cuts = np.cumsum([K - 1 for K in self.sizes])[:-1]
         parts = jnp.split(jnp.asarray(points), cuts, axis=-1)
         return [jnp.concatenate([x, 1.0 - x.sum(-1, keepdims=True)], -1) for x in parts]
 
-    def reduce(self, parts: list[Points]) -> Points:
+    def reduce(self, parts: Parts) -> Points:
         """The reduced coordinates of full probability vectors."""
         return jnp.concatenate([x[..., :-1] for x in parts], -1)
 

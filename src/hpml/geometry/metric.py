@@ -144,7 +144,9 @@ class Dense(Metric):
         try:
             self.factor = np.linalg.cholesky(self.matrix)
         except np.linalg.LinAlgError as error:
-            raise ValueError("A metric must be positive definite: the matrix has an eigenvalue at or below 0.") from error
+            raise ValueError(
+                "A metric must be positive definite: the matrix has an eigenvalue at or below 0."
+            ) from error
         self.inverse_factor = scipy.linalg.solve_triangular(self.factor, np.eye(len(M)), lower=True)
 
     @property

@@ -117,13 +117,14 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
     noise = None
     freedom = int((replicates - 1).sum())
     if freedom > 0:
-        # Pooled variance of one estimate around its point's mean; the mean of r estimates keeps 1/r of it.
+        # Pooled variance of one estimate around its point's mean; the mean of r equal estimates keeps 1/r of it.
         plain = np.zeros_like(distinct)
         np.add.at(plain, inverse, estimates.mean(0))
         plain /= counts[:, None]
         spread = estimates - plain[inverse]
         energy = sum(np.sum(np.asarray(metric.inner(s, s, X))) for s in spread)
-        noise = float(np.sum(share * energy / freedom / replicates))
+        kept = np.bincount(inverse, w**2) / share**2 / len(estimates)
+        noise = float(np.sum(share * kept) * energy / freedom)
     rows[keep] = inverse
     return Samples(
         distinct, mean, share, replicates.astype(float), noise, halves if len(halves) == 2 else None, rows, d
@@ -141,5 +142,7 @@ def draw_measure(
         raise ValueError("measure must be None, a domain such as hpml.Ball(...), or a function (key, count) -> points.")
     drawn = as_matrix(draw(jax.random.key(0) if key is None else key, count), "The measure's points")
     if drawn.shape[1] != samples.dimension:
-        raise ValueError(f"The measure draws points in dimension {drawn.shape[1]}, the samples have {samples.dimension}.")
+        raise ValueError(
+            f"The measure draws points in dimension {drawn.shape[1]}, the samples have {samples.dimension}."
+        )
     return drawn, np.full(len(drawn), 1.0 / len(drawn))
