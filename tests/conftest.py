@@ -1,11 +1,9 @@
-"""Settings of every test: JAX on the CPU, one thread a process, array shapes checked at run time, repeatable examples."""
+"""Settings of every test: JAX on the CPU, array shapes checked at run time, the same random examples every time."""
 
 import os
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
-os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ["JAX_PLATFORMS"] = os.environ.get("JAX_PLATFORMS", "cpu")
+os.environ["MPLBACKEND"] = "Agg"
 
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook

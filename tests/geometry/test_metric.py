@@ -51,7 +51,7 @@ def test_every_metric_is_an_inner_product_with_a_factor(name, seed):
     rng = np.random.default_rng(seed)
     metric, x = build(name, rng), interior(rng, 5)
     u, v = rng.normal(size=(2, 5, D))
-    scale = dict(rtol=1e-8, atol=1e-8 * np.abs(np.asarray(metric.lower(u, x))).max())
+    scale = {"rtol": 1e-8, "atol": 1e-8 * np.abs(np.asarray(metric.lower(u, x))).max()}
 
     np.testing.assert_allclose(metric.raise_index(metric.lower(u, x), x), u, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(metric.lower(metric.raise_index(u, x), x), u, rtol=1e-7, atol=1e-7)

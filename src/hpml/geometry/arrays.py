@@ -12,7 +12,7 @@ def as_matrix(values: Any, name: str) -> np.ndarray:
     """A finite float64 array of two axes, or a `ValueError` that says which axis or value is wrong."""
     array = as_finite(values, name)
     if array.ndim != 2:
-        raise ValueError(f"{name} must have shape (n, d), got {array.shape}: one row a sample, one column a coordinate.")
+        raise ValueError(f"{name} must have shape (n, d), got {array.shape}: a row for each sample.")
     return array
 
 

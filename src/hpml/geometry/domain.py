@@ -1,7 +1,7 @@
 """Feasible sets: where iterates may be, how they return, and the uniform law on them (`ass:smooth`).
 
-A domain knows its `diameter`, its Euclidean projection `retract`, the point that maximises a linear function (`maximise`),
-and how to draw from its uniform law (`sample`), which makes it a measure for `hpml.project(measure=...)`.
+A domain knows its `diameter`, its Euclidean projection `retract`, the point that maximises a linear function
+(`maximise`), and how to draw from its uniform law (`sample`), which makes it a measure for `hpml.project(measure=...)`.
 """
 
 from abc import abstractmethod

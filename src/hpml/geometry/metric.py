@@ -1,7 +1,7 @@
 """Inner products on joint-policy space (`def:proj`, `rem:variable_metric`).
 
-A metric M turns vectors into covectors (`lower`: u -> M u) and back (`raise_index`: h -> M^-1 h). Every metric also has a
-factor W with M = W^T W: `whiten` maps a vector u to W u, whose Euclidean length is |u|_M, and `whiten_covector` maps h
+A metric M turns vectors into covectors (`lower`: u -> M u) and back (`raise_index`: h -> M^-1 h). Every metric also has
+a factor W with M = W^T W: `whiten` maps a vector u to W u, whose Euclidean length is |u|_M, and `whiten_covector` maps h
 to W^-T h, whose length is |h|_{M^-1}. With a constant metric the map x -> W x carries the whole projection problem
 into Euclidean space. No diagonal or low-rank metric ever forms a d x d matrix.
 
@@ -178,7 +178,8 @@ class Dense(Metric):
 class LowRank(Metric):
     """M = diag(m) + U U^T with few columns in U; every operation costs O(d r).
 
-    With V E V^T the thin eigendecomposition of m^-1/2 U U^T m^-1/2, the factor is W = (I + V ((I + E)^1/2 - I) V^T) m^1/2.
+    With V E V^T the thin eigendecomposition of m^-1/2 U U^T m^-1/2, the factor is
+    W = (I + V ((I + E)^1/2 - I) V^T) m^1/2.
     """
 
     diagonal: Float[Array, " d"]
@@ -230,8 +231,8 @@ class LowRank(Metric):
 class Shahshahani(Metric):
     """The Fisher metric of a product of simplices, in coordinates with each simplex's last one dropped.
 
-    For one simplex with K actions and x in R^(K-1): M(x) = diag(1/x) + 1 1^T / x_K, M(x)^-1 = diag(x) - x x^T, so that the
-    metric gradient is the replicator field. `sizes` holds K for every simplex; d = sum(K - 1). Probabilities below
+    For one simplex with K actions and x in R^(K-1): M(x) = diag(1/x) + 1 1^T / x_K, M(x)^-1 = diag(x) - x x^T, so that
+    the metric gradient is the replicator field. `sizes` holds K for every simplex; d = sum(K - 1). Probabilities below
     `floor` count as `floor`: the metric is infinite on the boundary.
     """
 
