@@ -1,8 +1,8 @@
 """Inner products on joint-policy space (`def:proj`, `rem:variable_metric`).
 
 A metric M turns vectors into covectors (`lower`: u -> M u) and back (`raise_index`: h -> M^-1 h). Every metric also has
-a factor W with M = W^T W: `whiten` maps a vector u to W u, whose Euclidean length is |u|_M, and `whiten_covector` maps h
-to W^-T h, whose length is |h|_{M^-1}. With a constant metric the map x -> W x carries the whole projection problem
+a factor W with M = W^T W: `whiten` maps a vector u to W u, whose Euclidean length is |u|_M, and `whiten_covector` maps
+h to W^-T h, whose length is |h|_{M^-1}. With a constant metric the map x -> W x carries the whole projection problem
 into Euclidean space. No diagonal or low-rank metric ever forms a d x d matrix.
 
 `at` holds the points, one row a vector; constant metrics ignore it.

@@ -18,8 +18,8 @@ from hpml.projection.projectors.kernel import KernelProjector
 class Projection(eqx.Module):
     """A field split into its closest metric gradient and the residual, at the caller's samples.
 
-    `nonpotentiality` is the share of the field's energy that is circulation, in-sample and with the noise taken out where it
-    is known; `hpml.nonpotentiality` gives the held-out value with an interval.
+    `nonpotentiality` is the share of the field's energy that is circulation, in-sample and with the noise taken out
+    where it is known; `hpml.nonpotentiality` gives the held-out value with an interval.
     """
 
     direction: Float[Array, "n d"]
@@ -91,13 +91,17 @@ def project(
     - `points` (n, d) and `field` (n, d) in ascent sign, or (2, n, d) for two independent estimates of it.
     - `projector`: `KernelProjector()` unless given.
     - `metric`: M, Euclidean unless given.
-    - `measure`: mu, the law in which the split is orthogonal: the samples themselves (None), a domain with its uniform law,
-      or a sampler `(key, count) -> points`.
+    - `measure`: mu, the law in which the split is orthogonal: the samples themselves (None), a domain with its uniform
+      law, or a sampler `(key, count) -> points`.
     - `weights`: how much each sample counts; zero leaves it out (its row is still predicted).
     - `key`: a JAX random key for what is drawn, the same answer for the same key.
     """
     metric = Euclidean() if metric is None else metric
     projector = KernelProjector() if projector is None else projector
+    if not isinstance(metric, Metric):
+        raise ValueError(f"metric must be a metric such as hpml.Diagonal(m) or hpml.Dense(M), got {_kind(metric)}.")
+    if not isinstance(projector, Projector):
+        raise ValueError(f"projector must be made, as in hpml.GraphProjector(k=16); got {_kind(projector)}.")
     samples = gather_samples(points, field, weights, metric)
     chart, inner, inner_metric = _enter_chart(samples, metric, measure)
     fit = projector.fit(inner, inner_metric, measure, key)
@@ -117,8 +121,12 @@ def project(
     return Projection(every_direction, F - every_direction, every_potential, fit.energy(), fit, chart)
 
 
+def _kind(thing: Any) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
+
+
 def _enter_chart(samples: Samples, metric: Metric, measure: Measure) -> tuple[Chart | None, Samples, Metric]:
-    """Coordinates of the samples' span where it is much smaller than the space; varying metrics and measures need the space."""
+    """Coordinates of the samples' span where it is much smaller than the space; measures need the space itself."""
     if samples.dimension <= 2 * samples.count or not metric.constant or measure is not None:
         return None, samples, metric
     chart, inner = chart_of(samples, metric)

@@ -1,0 +1,116 @@
+"""`hpml.project` as a whole: bad input gets a `ValueError` in words, anything else an answer without NaN."""
+
+import subprocess
+import sys
+import textwrap
+
+import hypothesis.extra.numpy as arrays
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hpml
+
+QUICK = hpml.GraphProjector()  # nothing to compile, so that random shapes cost little
+X = np.random.default_rng(0).normal(size=(20, 2))
+
+
+def attempt(points, field, **options):
+    """The projection, or the words of the refusal."""
+    try:
+        return hpml.project(points, field, QUICK, **options)
+    except ValueError as error:
+        return str(error)
+
+
+def well_formed(projection, shape):
+    assert projection.direction.shape == projection.residual.shape == shape
+    for array in (projection.direction, projection.residual, projection.potential):
+        assert np.isfinite(array).all()
+    assert 0.0 <= projection.nonpotentiality <= 1.0
+
+
+@given(data=st.data(), n=st.integers(0, 12), d=st.integers(0, 4), extra=st.integers(-1, 1))
+def test_any_array_gets_a_value_error_or_finite_numbers(data, n, d, extra):
+    numbers = st.floats(allow_nan=True, allow_infinity=True, width=32)
+    points = data.draw(arrays.arrays(np.float64, (n, d), elements=numbers))
+    field = data.draw(arrays.arrays(np.float64, (max(n + extra, 0), d), elements=numbers))
+    answer = attempt(points, field)
+    if isinstance(answer, str):
+        assert len(answer) > 20
+    else:
+        well_formed(answer, points.shape)
+
+
+@given(data=st.data(), dtype=st.sampled_from([np.int8, np.uint16, np.int64, np.float16, np.float32, np.bool_]))
+def test_any_dtype_gets_a_value_error_or_finite_numbers(data, dtype):
+    elements = (
+        None
+        if dtype in (np.int8, np.uint16, np.bool_)
+        else arrays.from_dtype(np.dtype(dtype), allow_nan=False, allow_infinity=False, min_value=-1000, max_value=1000)
+    )
+    points = data.draw(arrays.arrays(dtype, (10, 2), elements=elements))
+    field = data.draw(arrays.arrays(dtype, (10, 2), elements=elements))
+    answer = attempt(points, field)
+    if isinstance(answer, str):
+        assert len(np.unique(points, axis=0)) < 3, answer
+    else:
+        well_formed(answer, points.shape)
+
+
+@given(data=st.data())
+def test_any_weights_get_a_value_error_or_finite_numbers(data):
+    weights = data.draw(arrays.arrays(np.float64, (20,), elements=st.floats(-1.0, 1e6) | st.just(0.0)))
+    answer = attempt(X, -X, weights=weights)
+    if isinstance(answer, str):
+        assert (weights < 0).any() or (weights > 0).sum() < 3, answer
+    else:
+        well_formed(answer, X.shape)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: hpml.project(X, X, weights=np.ones(3)), "weights must have shape"),
+        (lambda: hpml.project(X, X, weights=-np.ones(20)), "negative"),
+        (lambda: hpml.project(X, X, metric=hpml.Diagonal(np.ones(3))), "dimension 3"),
+        (lambda: hpml.project(X, X, metric=hpml.Shahshahani((3, 3))), "dimension 4"),
+        (lambda: hpml.project(X, X, measure=hpml.Ball(np.zeros(3)), key=jax.random.key(0)), "dimension 3"),
+        (lambda: hpml.project(X, X, hpml.GraphProjector(k=20)), "k"),
+        (lambda: hpml.project(X[:4], X[:4], hpml.GraphProjector.paper()), "k"),
+        (lambda: hpml.project(X * 1j, X), "real"),
+        (lambda: hpml.project("points", X), "numbers"),
+        (lambda: hpml.project(X, X, QUICK).at(X[:, :1]), "columns"),
+        (lambda: hpml.project(X, X, QUICK).at(np.full((1, 2), np.nan)), "finite"),
+        (lambda: hpml.project(X, np.zeros((3, 20, 2))), "two independent"),
+    ],
+)
+def test_mistakes_are_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_only_the_graph_has_a_flow():
+    projection = hpml.project(X, -X)
+    with pytest.raises(AttributeError, match="GraphProjector"):
+        _ = projection.flow
+
+
+def test_things_of_the_wrong_kind_are_named():
+    """In a fresh process: under test the types of arguments are checked before our own words are reached."""
+    script = """
+        import numpy as np, hpml
+        X = np.random.default_rng(0).normal(size=(20, 2))
+        wrong = [("measure", "ball"), ("metric", np.eye(2)), ("projector", "kernel")]
+        for name, value in [*wrong, ("projector", hpml.KernelProjector)]:
+            try:
+                hpml.project(X, X, **{name: value})
+            except ValueError as error:
+                assert name in str(error), f"{name}: {error}"
+            else:
+                raise AssertionError(f"{name}={value} passed")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
