@@ -1,8 +1,9 @@
 """The contract that every projector keeps, and what a projection reports.
 
-A projector is a frozen set of hyperparameters. `fit` takes samples of any number and returns a `Fit`, on the host, in float64.
-The `local_*` methods do the same for a trainer's history: fixed shapes, a mask, everything under jit, so that the plug-in
-can refresh them inside a compiled step. Adding a projector is adding one file to `projectors/` (see CONTRIBUTING.md).
+A projector is a frozen set of hyperparameters. `fit` takes samples of any number and returns a `Fit`, on the host, in
+float64. The `local_*` methods do the same for a trainer's history: fixed shapes, a mask, everything under jit, so that
+the plug-in can refresh them inside a compiled step. Adding a projector is adding one file to `projectors/` (see
+CONTRIBUTING.md).
 """
 
 from abc import abstractmethod
