@@ -8,8 +8,7 @@ os.environ["MPLBACKEND"] = "Agg"
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
-# Integers pass for floats, as Python's own numeric tower has it.
-install_import_hook("hpml", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+install_import_hook("hpml", "typecheck.check")
 
 # Compiling takes seconds on the first example, so no deadline; the same examples every run.
 settings.register_profile(
