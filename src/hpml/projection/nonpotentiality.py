@@ -1,0 +1,152 @@
+"""`hpml.nonpotentiality`: how much of a field circulates, held out and with an interval (`def:nonpot`).
+
+In-sample, a flexible potential explains any field at n points. Here each point's residual comes from a projection that has
+not seen the point. Its energy is that of the circulation plus that of the estimate's own error, since the error is a
+gradient and the circulation is orthogonal to gradients: the estimate errs upwards, and less with more samples.
+"""
+
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from hpml.geometry.metric import Euclidean, Metric
+from hpml.geometry.samples import Measure, Samples, gather_samples
+from hpml.projection.identifiability import NOTHING, identifiability
+from hpml.projection.project import project
+from hpml.projection.projector import Projector
+from hpml.projection.witness import Witness, witness_of
+
+BLOCKS = 2000  # the bootstrap draws at most this many blocks of points, so that it costs the same for a million
+
+
+class IdentifiabilityWarning(UserWarning):
+    """The samples cannot show circulation, whatever the field does."""
+
+
+class NonPotentiality(eqx.Module):
+    """The share of the field's energy that circulates.
+
+    - `estimate`: held out, noise taken out where it is known, in [0, 1]; `low`, `high`: its bootstrap interval.
+    - `noise`: the share of the observed field's energy that is noise; None where nothing tells.
+    - `identifiable`: how much of the sample set can show circulation, in [0, 1]; `warning` says what to do when it is
+      nothing, and is empty otherwise.
+    - `in_sample`: the same share at the samples that were fitted.
+    - `witness`: the rotation that shows without any fit.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    noise: float | None
+    identifiable: float
+    in_sample: float
+    witness: Witness
+    warning: str = eqx.field(static=True)
+
+
+def nonpotentiality(
+    points: Any,
+    field: Any,
+    projector: Projector | None = None,
+    metric: Metric | None = None,
+    measure: Measure = None,
+    weights: Any = None,
+    folds: int = 5,
+    resamples: int = 1000,
+    level: float = 0.95,
+    key: Any = None,
+) -> NonPotentiality:
+    """Cross-fitted non-potentiality; the arguments of `hpml.project`, and
+
+    - `folds`: parts that the distinct points are cut into; replicates of a point stay together.
+    - `resamples`, `level`: of the bootstrap over points. The folds are not refitted, so the interval covers the points' draw
+      but not the fit's.
+
+    With two estimates of the field, the noise drops out of the product of the two residuals, E<R_a, R_b>; with repeated
+    points their spread is taken off; without either, the noise that the projector itself has fitted, if it reports any.
+    `measure` goes to the projector; the energies are averages over the samples.
+    """
+    if not isinstance(folds, int) or folds < 2:
+        raise ValueError(f"folds must be an integer of at least 2, got {folds}.")
+    if not isinstance(resamples, int) or resamples < 1 or not 0 < level < 1:
+        raise ValueError("resamples must be an integer of at least 1, and level lie between 0 and 1.")
+    metric = Euclidean() if metric is None else metric
+    samples = gather_samples(points, field, weights, metric)
+    key = jax.random.key(0) if key is None else key
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+
+    whole = project(points, field, projector, metric, measure, weights, key)
+    seen = identifiability(samples.points, metric)
+    warning = seen.message if seen.share < NOTHING else ""
+    if warning:
+        warnings.warn(warning, IdentifiabilityWarning, stacklevel=2)
+
+    witness = witness_of(samples, metric)
+    noise = samples.noise if samples.noise is not None else (whole.energy.noise or None)
+    observed = float(samples.weights @ _inner(metric, samples.field, samples.field, samples.points))
+    share = None if noise is None else float(np.clip(noise / observed, 0.0, 1.0)) if observed > 0 else 0.0
+    if samples.count < 4:  # a fold would leave fewer than the two points that a projection needs
+        whole_share = whole.nonpotentiality
+        return NonPotentiality(whole_share, 0.0, 1.0, share, seen.share, whole_share, witness, warning)
+
+    direction = _cross_fit(
+        points, field, projector, metric, measure, weights, samples, min(folds, samples.count), rng, key
+    )
+    residual_energy, field_energy = _energies(samples, direction, metric, noise or 0.0)
+    estimate, low, high = _bootstrap(residual_energy, field_energy, samples.weights, resamples, level, rng)
+    return NonPotentiality(estimate, low, high, share, seen.share, whole.nonpotentiality, witness, warning)
+
+
+def _cross_fit(
+    points, field, projector, metric, measure, weights, samples: Samples, folds: int, rng, key
+) -> np.ndarray:
+    """The projected field at each distinct point, from the projection of the other folds."""
+    fold = np.empty(samples.count, int)
+    fold[rng.permutation(samples.count)] = np.arange(samples.count) % folds
+    X, F = np.asarray(points), np.asarray(field)
+    w = None if weights is None else np.asarray(weights)
+    given = samples.rows
+    direction = np.empty_like(samples.field)
+    for k in range(folds):
+        train, held = (given >= 0) & (fold[given] != k), fold == k
+        part = project(X[train], F[..., train, :], projector, metric, measure, None if w is None else w[train], key)
+        direction[held] = part.at(samples.points[held])
+    return direction
+
+
+def _energies(samples: Samples, direction: np.ndarray, metric: Metric, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """|R|_M^2 and |F|_M^2 at each distinct point, without the noise."""
+    X = samples.points
+    if samples.halves is not None:
+        a, b = samples.halves
+        return _inner(metric, a - direction, b - direction, X), _inner(metric, a, b, X)
+    R = samples.field - direction
+    return _inner(metric, R, R, X) - noise, _inner(metric, samples.field, samples.field, X) - noise
+
+
+def _bootstrap(top, bottom, weights, resamples: int, level: float, rng) -> tuple[float, float, float]:
+    """The ratio of two weighted means, in [0, 1], and its percentile interval over resampled points.
+
+    A draw whose field energy is not positive could have any ratio; where such draws fill a tail the interval is [0, 1].
+    """
+    n = len(weights)
+    blocks = np.arange(n) if n <= BLOCKS else rng.permutation(n) % BLOCKS
+    a, b = np.bincount(blocks, weights * top), np.bincount(blocks, weights * bottom)
+    if not np.any(weights * np.abs(bottom) > 0):  # a zero field has no circulation
+        return 0.0, 0.0, 0.0
+    estimate = float(np.clip(a.sum() / b.sum(), 0.0, 1.0)) if b.sum() > 0 else 0.0
+    counts = rng.multinomial(len(a), np.full(len(a), 1.0 / len(a)), size=resamples)
+    below, above = counts @ a, counts @ b
+    valid = above > 0
+    tail = (1.0 - level) / 2.0
+    if np.mean(~valid) > tail:
+        return estimate, 0.0, 1.0
+    low, high = np.quantile(np.clip(below[valid] / above[valid], 0.0, 1.0), [tail, 1.0 - tail])
+    return estimate, float(min(low, estimate)), float(max(high, estimate))
+
+
+def _inner(metric: Metric, left: np.ndarray, right: np.ndarray, at: np.ndarray) -> np.ndarray:
+    return np.asarray(metric.inner(left, right, at))
