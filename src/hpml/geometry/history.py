@@ -1,0 +1,316 @@
+"""A ring of a trainer's past samples with rolling inner products (the buffer of `alg:neural-hpml`, `alg:ctde-hpml`).
+
+The buffers are the parameters' own pytree with a leading row axis. Three matrices are kept up to date at O(n d) a push:
+
+    D[i, j] = |x_i - x_j|_M^2,    A[i, j] = <F_i, x_j - x_i>_M,    Q[i, j] = <F_i, F_j>_M,
+
+which do not change when all points move together. They are all that a chart needs (`span.py`).
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from hpml.geometry.arrays import Array
+from hpml.geometry.leaves import Leaves, Tree, leaf_metric
+
+KEEP = ("recent", "reservoir", "thinned")
+
+# Entries of a buffer that one step of the CPU's loop works on: about a megabyte stays in a core's cache.
+CHUNK_ENTRIES = 1 << 18
+
+
+class History(eqx.Module):
+    """Samples (x_i, F_i) in `rows` rows, of which at most `capacity` are kept.
+
+    - `points`, `field`: the parameters' tree with a leading axis of rows.
+    - `rolling`: D, A and Q, each as a float32 sum of two parts: float64 would not survive in a float32 program.
+    - `times`: the push that wrote each row, -1 where it is empty.
+    - `kept`: the rows that the way of keeping points holds now.
+    - `locked`: rows that must not be overwritten yet, because a fit still uses them.
+    - `newest`: the row of the last sample, which is there even when it is not kept.
+    - `count`: the number of pushes so far.
+    """
+
+    points: Tree
+    field: Tree
+    rolling: Float[Array, "2 3 rows rows"]
+    times: Int[Array, " rows"]
+    kept: Bool[Array, " rows"]
+    locked: Bool[Array, " rows"]
+    newest: Int[Array, ""]
+    count: Int[Array, ""]
+    key: Array
+    capacity: int = eqx.field(static=True)
+    keep: str = eqx.field(static=True)
+
+    @property
+    def valid(self) -> Bool[Array, " rows"]:
+        """The rows that hold kept samples."""
+        return self.kept
+
+    @property
+    def matrices(self) -> Float[Array, "3 rows rows"]:
+        """D, A and Q in float64."""
+        with jax.enable_x64(True):
+            return self.rolling[0].astype(jnp.float64) + self.rolling[1].astype(jnp.float64)
+
+
+class Products(eqx.Module):
+    """Inner products of one sample (x, F) with every row, in float64.
+
+    `distance` |x_i - x|^2, `toward` <F_i, x - x_i>, `back` <F, x_i - x>, `gram` <F_i, F>, `energy` |F|^2.
+    """
+
+    distance: Float[Array, " rows"]
+    toward: Float[Array, " rows"]
+    back: Float[Array, " rows"]
+    gram: Float[Array, " rows"]
+    energy: Float[Array, ""]
+
+
+def history_init(params: Tree, capacity: int, keep: str = "recent", spare: int = 1, key: Any = 0) -> History:
+    """An empty history for parameters like these.
+
+    - `capacity`: the most samples that are kept.
+    - `keep`: "recent", the last ones; "reservoir", a uniform sample of all time (Algorithm R); "thinned", ages that
+      grow geometrically, from the newest back to the first.
+    - `spare`: rows beyond the capacity, at least one; rows that a fit uses stay untouched for that many pushes.
+    - `key`: a seed or a key of two words, for the reservoir.
+    """
+    if capacity < 2:
+        raise ValueError(f"A history needs a capacity of at least 2, got {capacity}: one sample compares with nothing.")
+    if keep not in KEEP:
+        raise ValueError(f'keep must be "recent", "reservoir" or "thinned", got {keep!r}.')
+    leaves = jax.tree.leaves(params)
+    if not leaves or sum(jnp.size(leaf) for leaf in leaves) == 0:
+        raise ValueError("The parameters are an empty tree: a history needs at least one array with entries.")
+    rows = capacity + max(int(spare), 1)
+
+    def buffer(leaf: Any) -> Array:
+        return jnp.zeros((rows, *jnp.shape(leaf)), _buffer_dtype(leaf))
+
+    if not isinstance(key, int | np.integer):
+        key = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    else:
+        key = jax.random.PRNGKey(key)
+    return History(
+        points=jax.tree.map(buffer, params),
+        field=jax.tree.map(buffer, params),
+        rolling=jnp.zeros((2, 3, rows, rows), jnp.float32),
+        times=jnp.full(rows, -1, jnp.int32),
+        kept=jnp.zeros(rows, bool),
+        locked=jnp.zeros(rows, bool),
+        newest=jnp.zeros((), jnp.int32),
+        count=jnp.zeros((), jnp.int32),
+        key=key,
+        capacity=int(capacity),
+        keep=keep,
+    )
+
+
+def history_push(history: History, params: Tree, field: Tree, metric: Any = None) -> History:
+    """The history with one more sample, in one pass over both buffers.
+
+    A sample that is not finite is left out: it counts as a push and nothing else changes.
+    """
+    check_like(history, params, "params")
+    check_like(history, field, "field")
+    return push_products(history, params, field, products_with(history, params, field, leaf_metric(metric, params)))
+
+
+def push_products(history: History, params: Tree, field: Tree, products: Products) -> History:
+    """The history with one more sample whose inner products are known."""
+    slot, kept = _choose_row(history)
+    rows = jnp.arange(len(history.times))
+    finite = jnp.isfinite(products.energy) & jnp.all(
+        jnp.where(history.times >= 0, jnp.isfinite(products.distance) & jnp.isfinite(products.gram), True)
+    )
+    with jax.enable_x64(True):
+        matrices = history.matrices
+        own = rows == slot
+        columns = jnp.stack([products.distance, products.toward, products.gram])
+        cross = jnp.stack([products.distance, products.back, products.gram])
+        corner = jnp.stack([jnp.zeros_like(products.energy), jnp.zeros_like(products.energy), products.energy])
+        updated = jnp.where(own[None, None, :], columns[:, :, None], matrices)
+        updated = jnp.where(own[None, :, None], cross[:, None, :], updated)
+        updated = jnp.where((own[:, None] & own[None, :])[None], corner[:, None, None], updated)
+        rolling = _split(jnp.where(finite, updated, matrices))
+
+    def write(buffer: Array, value: Any) -> Array:
+        row = jnp.where(finite, jnp.asarray(value, buffer.dtype), 0)
+        return jax.lax.dynamic_update_index_in_dim(buffer, row, slot, 0)
+
+    return History(
+        points=jax.tree.map(write, history.points, params),
+        field=jax.tree.map(write, history.field, field),
+        rolling=rolling,
+        times=jnp.where(rows == slot, jnp.where(finite, history.count, -1), history.times),
+        kept=jnp.where(finite, kept, history.kept),
+        locked=history.locked,
+        newest=jnp.where(finite, slot, history.newest),
+        count=history.count + 1,
+        key=history.key,
+        capacity=history.capacity,
+        keep=history.keep,
+    )
+
+
+def lock_kept(history: History, when: Bool[Array, ""]) -> History:
+    """The history with exactly the kept rows locked, where `when` is true."""
+    return eqx.tree_at(lambda h: h.locked, history, jnp.where(when, history.kept, history.locked))
+
+
+def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -> Products:
+    """Inner products of one sample with every row.
+
+    Differences x_i - x are taken entry by entry in the buffers' dtype, exact for nearby floats, and summed in parts, so
+    that float32 distances of nearby vectors are right. <F_i, x - x_i> = A[i, newest] + <F_i, x - x_newest> needs the
+    field's buffer in a plain matrix-vector product only; its error grows with the root of the number of pushes that a
+    row has lived through, and is about 1e-4 of |F_i| times a step after a million of them.
+    """
+    buffers = zip(*(jax.tree.leaves(tree) for tree in (history.points, history.field, params, field)), strict=True)
+    step, values = [], []
+    for X, F, x, f in buffers:
+        x, f = (jnp.asarray(v, X.dtype).reshape(-1) for v in (x, f))
+        step.append(x - jax.lax.dynamic_index_in_dim(X, history.newest, 0, keepdims=False).reshape(-1))
+        values.append((X.reshape(X.shape[0], -1), F.reshape(F.shape[0], -1), x, f))
+    lowered_field = metric.lower([f for _, _, _, f in values])
+    lowered_step = metric.lower(step)
+    with jax.enable_x64(True):
+        zero = jnp.zeros(len(history.times), jnp.float64)
+        distance, back, gram, advance, energy = zero, zero, zero, zero, jnp.zeros((), jnp.float64)
+    for i, (X, F, x, f) in enumerate(values):
+        w = metric.weight(i, X.dtype)
+        root = None if w is None else jnp.sqrt(w)
+        columns = f[:, None] if root is None else (f * root)[:, None]
+        if metric.columns is not None:
+            U = jnp.asarray(metric.columns, X.dtype)
+            columns = jnp.concatenate([columns, U if root is None else U / root[:, None]], 1)
+        squares, dots = _displacement_sums(X, x, columns, root)
+        # Two matrix-vector products: XLA's CPU backend is slower on one product with two columns.
+        right, ahead = _product(F, lowered_field[i]), _product(F, lowered_step[i])
+        with jax.enable_x64(True):
+            distance, back = distance + squares, back + dots[:, 0]
+            if metric.columns is not None:
+                along = (f @ jnp.asarray(metric.columns, f.dtype)).astype(jnp.float64)
+                distance = distance + (dots[:, 1:] ** 2).sum(1)
+                back = back + dots[:, 1:] @ along
+            gram, advance = gram + right.astype(jnp.float64), advance + ahead.astype(jnp.float64)
+            energy = energy + _product(f[None], lowered_field[i])[0].astype(jnp.float64)
+    with jax.enable_x64(True):
+        written = history.times >= 0
+        toward = history.matrices[1][:, history.newest] + advance
+        distance, toward, back, gram = (jnp.where(written, part, 0.0) for part in (distance, toward, back, gram))
+        return Products(distance, toward, back, gram, energy)
+
+
+def combine_rows(history: History, on_points: Float[Array, " rows"], on_field: Float[Array, " rows"], at: Tree) -> Tree:
+    """sum_i a_i (x_i - x) + b_i F_i, a tree like the parameters, with x = `at`.
+
+    The rounding of a X - (sum a) x is that of points perturbed by one unit in their last place, the accuracy that the
+    points have themselves, so the product runs on the buffers as they are.
+    """
+
+    def leaf(X: Array, F: Array, x: Any) -> Array:
+        a, b = on_points.astype(X.dtype), on_field.astype(X.dtype)
+        flat = a @ X.reshape(X.shape[0], -1) + b @ F.reshape(F.shape[0], -1)
+        return flat.reshape(X.shape[1:]) - a.sum() * jnp.asarray(x, X.dtype)
+
+    return jax.tree.map(leaf, history.points, history.field, at)
+
+
+def check_like(history: History, tree: Tree, name: str) -> None:
+    """A `ValueError` where a tree does not fit the history's buffers."""
+    structure: Any = jax.tree.structure(tree)
+    if structure != jax.tree.structure(history.points):
+        raise ValueError(f"{name} must have the tree structure that the history was made with.")
+    for leaf, buffer in zip(jax.tree.leaves(tree), jax.tree.leaves(history.points), strict=True):
+        if jnp.shape(leaf) != buffer.shape[1:]:
+            raise ValueError(f"{name} has a leaf of shape {jnp.shape(leaf)}, the history holds {buffer.shape[1:]}.")
+        _buffer_dtype(leaf)
+
+
+def _buffer_dtype(leaf: Any) -> Any:
+    dtype = jnp.result_type(leaf)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise ValueError(f"A history holds real floating-point arrays, got dtype {dtype}: leave it out (optax.masked).")
+    return jnp.promote_types(dtype, jnp.float32)
+
+
+def _split(values: Float[Array, "..."]) -> Float[Array, "2 ..."]:
+    high = values.astype(jnp.float32)
+    return jnp.stack([high, (values - high.astype(jnp.float64)).astype(jnp.float32)])
+
+
+def _product(F: Array, vector: Array) -> Array:
+    return jnp.matmul(F, vector, precision=jax.lax.Precision.HIGHEST)
+
+
+def _displacement_sums(X: Array, x: Array, columns: Array, root: Array | None) -> tuple[Array, Array]:
+    """|W (x_i - x)|^2 and (x_i - x) W B for a diagonal W and columns B, in float64."""
+    return jax.lax.platform_dependent(X, x, columns, root, cpu=_sums_in_chunks, default=_sums_at_once)
+
+
+def _sums_at_once(X, x, columns, root):
+    dx = X - x if root is None else (X - x) * root
+    squares, dots = (dx * dx).sum(1), _product(dx, columns)
+    with jax.enable_x64(True):
+        return squares.astype(jnp.float64), dots.astype(jnp.float64)
+
+
+def _sums_in_chunks(X, x, columns, root):
+    # XLA's CPU backend writes the differences to memory: chunk by chunk they stay in the cache.
+    rows, size = X.shape
+    width = min(size, max(256, CHUNK_ENTRIES // rows // 256 * 256))
+
+    def sums(start, width):
+        # Without the barrier the difference is fused into each reduction, which then no longer runs vectorised.
+        dx = jax.lax.dynamic_slice_in_dim(X, start, width, 1) - jax.lax.dynamic_slice_in_dim(x, start, width)
+        if root is not None:
+            dx = dx * jax.lax.dynamic_slice_in_dim(root, start, width)
+        dx = jax.lax.optimization_barrier(dx)
+        return (dx * dx).sum(1), _product(dx, jax.lax.dynamic_slice_in_dim(columns, start, width))
+
+    whole = size // width
+    _, (squares, dots) = jax.lax.scan(lambda _, i: (None, sums(i * width, width)), None, jnp.arange(whole))
+    with jax.enable_x64(True):
+        squares, dots = squares.astype(jnp.float64).sum(0), dots.astype(jnp.float64).sum(0)
+    if whole * width < size:
+        last_squares, last_dots = sums(whole * width, size - whole * width)
+        with jax.enable_x64(True):
+            squares, dots = squares + last_squares.astype(jnp.float64), dots + last_dots.astype(jnp.float64)
+    return squares, dots
+
+
+def _choose_row(history: History) -> tuple[Int[Array, ""], Bool[Array, " rows"]]:
+    """The row to write, and the rows kept afterwards."""
+    kept, times = history.kept, history.times
+    full = kept.sum() >= history.capacity
+    accepted: Array = jnp.array(True)
+    victim: Array = jnp.argmin(jnp.where(kept, times, jnp.iinfo(times.dtype).max))
+    if history.keep == "reservoir":
+        draw = jax.random.randint(jax.random.fold_in(history.key, history.count), (), 0, history.count + 1)
+        accepted = ~full | (draw < history.capacity)
+        victim = jnp.argmax(kept & (jnp.cumsum(kept) == draw + 1))
+    elif history.keep == "thinned":
+        victim = _least_relative_gap(kept, times, history.count)
+    rows = jnp.arange(len(times))
+    kept = kept & ~((rows == victim) & full & accepted)
+    free = ~kept & ~history.locked
+    slot = jnp.argmin(jnp.where(free, times, jnp.iinfo(times.dtype).max))
+    return slot.astype(jnp.int32), jnp.where(rows == slot, accepted, kept)
+
+
+def _least_relative_gap(kept: Array, times: Array, now: Array) -> Array:
+    """The kept row whose two neighbours in time are closest for their age: ages stay near geometric without it."""
+    age = jnp.where(kept, now - times, jnp.iinfo(times.dtype).max)
+    order = jnp.argsort(age)
+    ages = age[order].astype(jnp.float32)
+    inside = (jnp.arange(len(times)) > 0) & (jnp.arange(len(times)) < kept.sum() - 1)
+    gap = jnp.where(inside, (jnp.roll(ages, -1) - jnp.roll(ages, 1)) / ages, jnp.inf)
+    return order[jnp.argmin(gap)]
