@@ -1,0 +1,96 @@
+"""From edge values back to vectors: a weighted least-squares covector at each node (`eq:lifting_ls_h`, `eq:lifting_metric`).
+
+The covector h of a neighbourhood minimises sum_j w_j (<h, dx_j> - y_j)^2 + ridge |h|^2. With Z the rows w_j^1/2 dx_j and
+v = w^1/2 y, the primal form solves (Z^T Z + ridge I) h = Z^T v, d equations; the dual form h = Z^T (Z Z^T + ridge I)^-1 v
+solves as many as there are neighbours (Woodbury). They are the same number up to rounding. With no ridge, a neighbourhood
+that does not span the space gives the smallest h.
+"""
+
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array
+from hpml.projection.discrete.chunks import in_chunks
+from hpml.projection.discrete.graph import SampleGraph
+
+Form = Literal["primal", "dual"]
+
+ENTRIES = 1 << 19  # numbers in one batch of neighbourhoods: 4 MB an array
+FLAT = 1e-10  # eigenvalues below this share of the largest are directions that the neighbourhood does not see
+
+
+def lift_flow(
+    graph: SampleGraph,
+    points: Float[Array, "n d"],
+    flow: Float[Array, " m"],
+    ridge: float = 0.0,
+    form: Form | None = None,
+) -> Float[Array, "n d"]:
+    """The covector h^i at each node that fits an edge flow on the node's edges (`eq:lifting_ls_h`); raise it for a vector.
+
+    A potential is lifted as its flow B phi. Turning an edge around changes the sign of both dx and its value, so each edge
+    enters the fits at its two ends in the same way.
+    """
+    X, edges = np.asarray(points), np.asarray(graph.edges)
+    m, n, d = len(edges), graph.count, X.shape[1]
+    out = np.zeros((n, d))
+    # Incident edges of each node, one row a node; nodes of one degree are then solved as one batch, with no padding.
+    ends = np.concatenate([edges[:, 0], edges[:, 1]])
+    incident = sp.coo_matrix((np.zeros(2 * m, np.int8), (ends, np.tile(np.arange(m), 2))), shape=(n, m)).tocsr()
+    degree = np.diff(incident.indptr)
+    ranked = np.argsort(degree, kind="stable")
+    for size in np.unique(degree[degree > 0]):
+        left, right = np.searchsorted(degree, [size, size + 1], sorter=ranked)
+        nodes = ranked[left:right]
+
+        def fit(piece: slice, nodes: np.ndarray = nodes, size: int = int(size)) -> None:
+            some = nodes[piece]
+            e = incident.indices[incident.indptr[some][:, None] + np.arange(size)]
+            step = X.take(edges[:, 1].take(e), 0) - X.take(edges[:, 0].take(e), 0)
+            out[some] = fit_covector(step, flow.take(e), graph.weights.take(e), ridge, form)
+
+        in_chunks(fit, len(nodes), max(1, ENTRIES // (int(size) * d)))
+    return out
+
+
+def fit_covector(
+    steps: Float[Array, "q k d"],
+    values: Float[Array, "q k"],
+    weights: Float[Array, "q k"],
+    ridge: float = 0.0,
+    form: Form | None = None,
+) -> Float[Array, "q d"]:
+    """h for each of q neighbourhoods of k steps; `form=None` takes the smaller system."""
+    k, d = steps.shape[1:]
+    root = np.sqrt(weights)
+    Z, v = steps * root[..., None], values * root
+    if (form or ("primal" if d <= k else "dual")) == "primal":
+        gram = Z.transpose(0, 2, 1) @ Z
+        return solve_semidefinite(gram, np.einsum("qkd,qk->qd", Z, v), ridge)
+    gram = Z @ Z.transpose(0, 2, 1)
+    return np.einsum("qkd,qk->qd", Z, solve_semidefinite(gram, v, ridge))
+
+
+def solve_semidefinite(
+    matrix: Float[Array, "q s s"], right: Float[Array, "q s"], ridge: float = 0.0
+) -> Float[Array, "q s"]:
+    """(A + ridge I)^-1 b for a batch of semidefinite A, by the pseudo-inverse where A + ridge I is close to singular."""
+    s = matrix.shape[-1]
+    A = matrix + ridge * np.eye(s) if ridge else matrix
+    mean = np.trace(A, axis1=-2, axis2=-1) / s
+    safe = np.where(mean > 0, mean, 1.0)
+    A, b = A / safe[:, None, None], right / safe[:, None]
+    # det <= e * (smallest eigenvalue) once the mean eigenvalue is 1, so a determinant that is not small is enough.
+    regular = np.linalg.det(A) > 1e-6
+    out = np.empty_like(b)
+    out[regular] = np.linalg.solve(A[regular], b[regular][..., None])[..., 0]
+    odd = ~regular
+    if odd.any():
+        values, vectors = np.linalg.eigh(A[odd])
+        seen = values > FLAT * np.maximum(values[:, -1:], 1e-300)
+        inverse = np.divide(1.0, values, out=np.zeros_like(values), where=seen)
+        out[odd] = np.einsum("qij,qj,qkj,qk->qi", vectors, inverse, vectors, b[odd], optimize=True)
+    return out

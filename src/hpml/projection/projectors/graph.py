@@ -1,0 +1,221 @@
+"""The graph projector: nearest neighbours, edge flow, Poisson solve, lift (`sec:discrete`, `alg:hodge-proj`)."""
+
+from typing import Any, Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array
+from hpml.geometry.metric import Metric
+from hpml.geometry.samples import Measure, Samples, draw_measure
+from hpml.projection.discrete.flow import EdgeFlow, edge_flow, split_flow
+from hpml.projection.discrete.graph import (
+    SampleGraph,
+    Weighting,
+    check_neighbours,
+    default_neighbours,
+    neighbour_graph,
+    weigh_samples,
+)
+from hpml.projection.discrete.insert import Insertion, fit_gradient, insert_points, interpolation_weights
+from hpml.projection.discrete.lift import lift_flow
+from hpml.projection.discrete.local import LocalGraph, empty_local, fit_local, local_covectors
+from hpml.projection.discrete.neighbours import nearest
+from hpml.projection.discrete.poisson import PoissonSolution, Solver, solve_poisson
+from hpml.projection.projector import Energy, Fit, LocalSamples, Projector
+
+Lift = Literal["residual", "potential"]
+
+DRAWS = 64  # points of a given measure for each sample: its weight is known to about an eighth
+BATCH = 1 << 22  # numbers in one batch of inserted points
+
+
+class GraphFit(Fit):
+    """The split of one sample set on its graph."""
+
+    samples: Samples
+    metric: Metric
+    graph: SampleGraph
+    flow: EdgeFlow
+    solution: PoissonSolution
+    node_direction: Float[Array, "n d"]
+    split_energy: Energy
+    neighbours: int = eqx.field(static=True)
+    weighting: Weighting = eqx.field(static=True)
+    lift: Lift = eqx.field(static=True)
+    ridge: float = eqx.field(static=True)
+
+    @property
+    def method(self) -> str:
+        """See `Projection.method`."""
+        return f"graph, {self.solution.solver}"
+
+    def at_samples(self):
+        """See `Fit.at_samples`."""
+        return self.flow.node_potential, self.node_direction
+
+    def potential(self, points):
+        """The potential at new points, relative to the component of the nearest sample (`rem:query_point_graph`).
+
+        With the residual lift it follows the trapezoid rule along the edges to the neighbours, which is exact for a quadratic
+        potential; with the potential lift it is the affine fit to the neighbours' potentials.
+        """
+        return self._inserted(points)[0]
+
+    def direction(self, points):
+        """The projected field at new points (`rem:query_point_graph`).
+
+        With the residual lift it is the affine fit to the neighbours' directions; with the potential lift it is the
+        gradient of the affine fit to the neighbours' potentials. At a sample it is the sample's own.
+        """
+        return self._inserted(points)[1]
+
+    def energy(self):
+        """The flow's NonPot as a share of E|F|_M^2, with the known noise taken out (`def:disc_nonpot`)."""
+        return self.split_energy
+
+    def _inserted(self, points: Any) -> tuple[np.ndarray, np.ndarray]:
+        Q = np.asarray(points, np.float64)
+        potential, direction = np.empty(len(Q)), np.empty(Q.shape)
+        size = max(1, BATCH // (self.neighbours * Q.shape[1]))
+        for start in range(0, len(Q), size):
+            piece = slice(start, start + size)
+            potential[piece], direction[piece] = self._insert(Q[piece])
+        return potential, direction
+
+    def _insert(self, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        X, phi = np.asarray(self.samples.points), np.asarray(self.flow.node_potential)
+        new = insert_points(Q, X, self.metric, self.neighbours, self.weighting)
+        labels = self.graph.labels[new.index]
+        near = new._replace(weights=new.weights * (labels == labels[:, :1]))  # components have their own constants
+        values = phi[new.index]
+        if self.lift == "potential":
+            direction = np.asarray(self.metric.raise_index(fit_gradient(near, values, self.ridge), Q))
+            potential = (interpolation_weights(near, self.ridge) * values).sum(1)
+        else:
+            direction = np.einsum("qk,qkd->qd", interpolation_weights(new, self.ridge), self.node_direction[new.index])
+            potential = self._along_edges(Q, near, values, direction)
+        known = new.distance[:, 0] == 0.0
+        return np.where(known, values[:, 0], potential), np.where(
+            known[:, None], self.node_direction[new.index[:, 0]], direction
+        )
+
+    def _along_edges(self, Q: np.ndarray, new: Insertion, values: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        here = np.asarray(self.metric.lower(direction, Q))
+        there = np.asarray(self.metric.lower(self.node_direction, self.samples.points))[new.index]
+        rise = 0.5 * np.einsum("qkd,qkd->qk", here[:, None] + there, new.steps)
+        return (new.weights * (values - rise)).sum(1) / new.weights.sum(1)
+
+
+class GraphProjector(Projector):
+    """Split a field on the nearest-neighbour graph of its samples.
+
+    - `neighbours`: k, or None to choose it from n and d (`discrete.graph.default_neighbours`).
+    - `weighting`: "unit", "inverse_square" (the edge energies then stand for E|F|_M^2) or "gaussian". Sample weights
+      multiply each edge weight by the mean of its ends; a measure becomes sample weights by the share of it that is closest
+      to each sample.
+    - `lift`: "residual" takes the lifted cyclic flow from the field, which keeps a pure potential field as it is and leaves
+      alone what the graph cannot see; "potential" lifts the potential (`eq:lifting_metric`).
+    - `ridge`: lambda of `eq:lifting_ls_h`.
+    - `solver`: "cholesky", "amg", "cg", or None to choose.
+    """
+
+    neighbours: int | None = eqx.field(static=True, default=None)
+    weighting: Weighting = eqx.field(static=True, default="inverse_square")
+    lift: Lift = eqx.field(static=True, default="residual")
+    ridge: float = eqx.field(static=True, default=1e-3)
+    solver: Solver | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        """Reject hyperparameters that no data could make valid."""
+        if self.neighbours is not None and self.neighbours < 1:
+            raise ValueError(f"neighbours must be a whole number of at least 1, got {self.neighbours}.")
+        choices = (("weighting", Weighting), ("lift", Lift), ("solver", Solver))
+        for name, allowed in choices:
+            value = getattr(self, name)
+            if value not in get_args(allowed) and not (name == "solver" and value is None):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(allowed))}; got {value!r}.")
+        if not self.ridge >= 0:
+            raise ValueError(f"ridge must not be negative, got {self.ridge}.")
+
+    @classmethod
+    def paper(cls) -> "GraphProjector":
+        """The paper's recipe: k = 4, unit weights, the potential lifted with ridge 1e-4."""
+        return cls(neighbours=4, weighting="unit", lift="potential", ridge=1e-4)
+
+    def fit(self, samples: Samples, metric: Metric, measure: Measure = None, key: Any = None) -> GraphFit:
+        """See `Projector.fit`."""
+        X, F = np.asarray(samples.points), np.asarray(samples.field)
+        n, d = X.shape
+        k = check_neighbours(default_neighbours(n, d) if self.neighbours is None else self.neighbours, n)
+        weights = np.asarray(samples.weights) if measure is None else _measure_weights(samples, metric, measure, key)
+        graph = weigh_samples(neighbour_graph(X, metric, k, self.weighting), weights)
+        solution = solve_poisson(graph, omega := edge_flow(graph, X, F, metric), self.solver)
+        flow = split_flow(graph, omega, np.asarray(solution.potential))
+        lifted = lift_flow(graph, X, flow.cyclic if self.lift == "residual" else flow.potential, self.ridge)
+        lifted = np.asarray(metric.raise_index(lifted, X))
+        direction = F - lifted if self.lift == "residual" else lifted
+        energy = _energy(samples, weights, metric, graph, flow, solution.solver)
+        return GraphFit(
+            samples, metric, graph, flow, solution, direction, energy, k, self.weighting, self.lift, self.ridge
+        )
+
+    def local_init(self, count: int, rank: int, key: jax.Array) -> LocalGraph:
+        """See `Projector.local_init`."""
+        return empty_local(count, rank, jnp.result_type(float))
+
+    def local_fit(self, state: LocalGraph, samples: LocalSamples) -> LocalGraph:
+        """See `Projector.local_fit`."""
+        fitted = fit_local(samples, self._local_neighbours(samples.points.shape), self.weighting)
+        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), fitted, state)
+
+    def local_residual(self, state: LocalGraph, point: Float[Array, " r"], field: Float[Array, " r"]):
+        """See `Projector.local_residual`."""
+        k = min(self._local_neighbours(state.points.shape) + 1, state.points.shape[0])  # the point may be a row itself
+        cyclic, potential, seen = local_covectors(state, point, field, k, self.weighting, self.ridge)
+        return cyclic if self.lift == "residual" else jnp.where(seen, field - potential, jnp.zeros_like(field))
+
+    def _local_neighbours(self, shape: tuple[int, ...]) -> int:
+        n, r = shape[-2:]
+        return max(1, min(default_neighbours(n, r) if self.neighbours is None else self.neighbours, n - 1))
+
+
+def _measure_weights(samples: Samples, metric: Metric, measure: Measure, key: Any) -> np.ndarray:
+    """The share of the measure that is closest to each sample; a tenth is spread evenly, so that no sample drops out."""
+    n = samples.count
+    drawn, shares = draw_measure(measure, samples, key, min(DRAWS * n, 1 << 20))
+    found = nearest(np.asarray(drawn), np.asarray(samples.points), metric, 1)
+    return 0.9 * np.bincount(found.index[:, 0], np.asarray(shares)[found.rows], n) + 0.1 / n
+
+
+def _energy(
+    samples: Samples, weights: np.ndarray, metric: Metric, graph: SampleGraph, flow: EdgeFlow, solver: str
+) -> Energy:
+    """E|F|_M^2 in three parts. The flow says which share is cyclic; the noise's part in that share is taken out.
+
+    With two estimates a, b of the field the cyclic energy without noise is <cyclic_a, cyclic_b>_W. With repeated points only,
+    the share of the noise that looks cyclic is found by passing drawn noise through the same graph.
+    """
+    X, F = np.asarray(samples.points), np.asarray(samples.field)
+    total = float(weights @ np.asarray(metric.inner(F, F, X)) / weights.sum())
+    noise = min(samples.noise or 0.0, total)
+    share = flow.nonpotentiality
+    if samples.noise:
+        w, whole = flow.weights, float(flow.weights @ flow.omega**2)
+        other = samples.halves[0] if samples.halves is not None else _noise_like(samples)
+        omega = edge_flow(graph, X, np.asarray(other), metric)
+        cyclic = split_flow(graph, omega, np.asarray(solve_poisson(graph, omega, solver).potential)).cyclic
+        if samples.halves is not None:
+            share = float(w @ (cyclic * (2.0 * flow.cyclic - cyclic))) / max(whole, 1e-300)
+        else:
+            share -= float(w @ cyclic**2) / max(float(w @ omega**2), 1e-300) * (noise / total if total > 0 else 0.0)
+    circulation = float(np.clip(share * total, 0.0, total - noise))
+    return Energy(total - noise - circulation, circulation, noise)
+
+
+def _noise_like(samples: Samples) -> np.ndarray:
+    draw = np.random.default_rng(0).standard_normal(samples.points.shape)
+    return draw / np.sqrt(np.asarray(samples.replicates))[:, None]
