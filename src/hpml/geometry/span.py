@@ -1,0 +1,139 @@
+"""The chart of a history, from its rolling matrices alone and under jit: isometric coordinates of span{x_i - x0, F_i}.
+
+The origin x0 is the mean of the chart's points. Nothing here touches a vector of length d: a history of n samples has
+2n coordinates, and a vector of the span is 2n coefficients on the rows of the buffers.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from hpml.geometry.arrays import Array
+from hpml.geometry.history import History, Products
+
+
+class SpanChart(eqx.Module):
+    """Orthonormal coordinates of the span of n rows, with coefficients for the way in and the way back.
+
+    - `rows`: the rows of the history that span the chart; `mask` is False where there is none.
+    - `basis`: coordinate k is sum_i basis[i, k] v_i with v = (x_i - x0, F_i); zero columns where the rank is lower. Two
+      float32 parts, since the small directions are differences of large coefficients.
+    """
+
+    rows: Int[Array, " n"]
+    mask: Bool[Array, " n"]
+    basis: Float[Array, "2 m m"]
+
+
+def empty_span(count: int) -> SpanChart:
+    """The chart of no rows: every vector has coordinates zero."""
+    return SpanChart(
+        jnp.zeros(count, jnp.int32), jnp.zeros(count, bool), jnp.zeros((2, 2 * count, 2 * count), jnp.float32)
+    )
+
+
+def span_of(history: History) -> tuple[SpanChart, Float[Array, "n r"], Float[Array, "n r"]]:
+    """The chart of the kept rows in the order of time, and the coordinates of their points and field."""
+    n = history.capacity
+    last = jnp.iinfo(history.times.dtype).max
+    rows = jnp.argsort(jnp.where(history.kept, history.times, last))[:n].astype(jnp.int32)
+    mask = history.kept[rows]
+    precise = all(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(history.points))
+    with jax.enable_x64(True):
+        D, A, Q = history.matrices[:, rows][:, :, rows]
+        m = mask.astype(jnp.float64)
+        xx = _centred_gram(D, D, D, m)
+        fx = (A - _mean(A, m)[:, None]) * m[:, None] * m  # <F_i, x_j - x0>
+        ff = Q * m[:, None] * m
+        G = jnp.block([[xx, fx.T], [fx, ff]])
+        # Points and field are scaled alike, so that the smaller of the two is not cut off as rounding.
+        size = jnp.stack([jnp.trace(xx), jnp.trace(ff)])
+        scale = jnp.repeat(jnp.where(size > 0, size, 1.0) ** -0.5, n)
+        values, vectors = jnp.linalg.eigh(G * scale[:, None] * scale)
+        # Entries are right to about 1e-8 where the buffers are float32.
+        kept = values > (1e-13 if precise else 1e-7) * values[-1]
+        root = jnp.sqrt(jnp.where(kept, values, 1.0))
+        coordinates = jnp.where(kept, vectors * root, 0.0) / scale[:, None]
+        basis = jnp.where(kept, vectors / root, 0.0) * scale[:, None]
+        high = basis.astype(jnp.float32)
+        pair = jnp.stack([high, (basis - high.astype(jnp.float64)).astype(jnp.float32)])
+    return SpanChart(rows, mask, pair), coordinates[:n], coordinates[n:]
+
+
+def encode(chart: SpanChart, history: History, products: Products) -> tuple[Float[Array, " r"], Float[Array, " r"]]:
+    """The coordinates of one sample's point and field, projected on the span, from its products with every row."""
+    with jax.enable_x64(True):
+        m = chart.mask.astype(jnp.float64)
+        D, A = history.matrices[:2, chart.rows][:, :, chart.rows]
+        distance = products.distance[chart.rows]
+        on_points = _centred_gram(distance[:, None], D, distance[:, None], m)[:, 0]
+        on_field = (products.toward[chart.rows] - _mean(A, m)) * m
+        point = jnp.concatenate([on_points, on_field])
+    return _coordinates(chart, point), encode_field(chart, products)
+
+
+def encode_field(chart: SpanChart, products: Products) -> Float[Array, " r"]:
+    """The coordinates of one sample's field."""
+    with jax.enable_x64(True):
+        m = chart.mask.astype(jnp.float64)
+        back, gram = products.back[chart.rows], products.gram[chart.rows]
+        vector = jnp.concatenate([(back - _mean(back[None], m)[0]) * m, gram * m])
+    return _coordinates(chart, vector)
+
+
+def row_coefficients(
+    chart: SpanChart, coordinates: Float[Array, " r"], rows: int
+) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    """The vector with these coordinates as sum_i a_i (x_i - x) + b_i F_i over the rows; sum a = 0, so x is free."""
+    n = len(chart.rows)
+    with jax.enable_x64(True):
+        m = chart.mask.astype(jnp.float64)
+        c = _basis(chart) @ coordinates.astype(jnp.float64)
+        a = (c[:n] - _mean(c[None, :n], m)[0]) * m
+        zero = jnp.zeros(rows, jnp.float64)
+        return zero.at[chart.rows].add(a), zero.at[chart.rows].add(c[n:] * m)
+
+
+def path_return(history: History, chart: SpanChart) -> Float[Array, ""]:
+    """How far the chart's points come back to where they were, in [0, 1]: what can identify circulation.
+
+    Two points close the path between them as far as |x_i - x_j|^2 is less than the sum of the squared steps from one to
+    the other; a point counts with the best closure that it lies on. A straight path and a random walk in high dimension
+    have 0: a potential that rises along them explains any field. A closed orbit and a cloud of n points have nearly 1.
+    """
+    with jax.enable_x64(True):
+        D = history.matrices[0, chart.rows][:, chart.rows]
+        place = jnp.arange(len(D))
+        present = chart.mask[:, None] & chart.mask[None]
+        steps = jnp.where(chart.mask[1:], jnp.diagonal(D, 1), 0.0)
+        travelled = jnp.concatenate([jnp.zeros(1, jnp.float64), jnp.cumsum(steps)])
+        between = jnp.abs(travelled[:, None] - travelled[None])
+        far = present & (place[None] - place[:, None] >= 2) & (between > 0)
+        ratio = jnp.where(far, D / jnp.where(far, between, 1.0), 1.0)
+        covering = jax.lax.cummin(jax.lax.cummin(ratio, 0), 1, reverse=True)  # over all i <= k <= j
+        least = jnp.clip(jnp.diagonal(covering), 0.0, 1.0)
+        share = 1.0 - jnp.sum(jnp.where(chart.mask, least, 0.0)) / jnp.maximum(chart.mask.sum(), 1)
+    return share.astype(jnp.float32)
+
+
+def _basis(chart: SpanChart) -> Array:
+    return chart.basis[0].astype(jnp.float64) + chart.basis[1].astype(jnp.float64)
+
+
+def _coordinates(chart: SpanChart, inner: Array) -> Array:
+    with jax.enable_x64(True):
+        return inner @ _basis(chart)
+
+
+def _mean(values: Array, m: Array) -> Array:
+    """The mean of each row over the mask."""
+    return values @ m / jnp.maximum(m.sum(), 1.0)
+
+
+def _centred_gram(cross: Array, within: Array, to: Array, m: Array) -> Array:
+    """<x_i - x0, y_j - x0> from squares: `cross` |x_i - y_j|^2, `within` |x_i - x_k|^2, `to` |x_k - y_j|^2."""
+    grand = _mean(_mean(within, m)[None], m)
+    gram = -0.5 * (cross - _mean(within, m)[:, None] - _mean(to.T, m)[None] + grand)
+    other = m if cross.shape[1] == len(m) else jnp.ones(cross.shape[1], m.dtype)
+    return gram * m[:, None] * other
