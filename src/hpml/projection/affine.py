@@ -1,13 +1,13 @@
 """The exact projection of an affine field under an elliptically symmetric measure (`def:proj`, `rem:jac_bridge`).
 
-For F(x) = a + J (x - mean) and a Gaussian, a uniform ellipsoid or any other elliptical law with covariance C, the projection is
-again affine, a + M^-1 H (x - mean), with the symmetric H that solves the Lyapunov equation
+For F(x) = a + J (x - mean) and a Gaussian, a uniform ellipsoid or any other elliptical law with covariance C, the
+projection is again affine, a + M^-1 H (x - mean), with the symmetric H that solves the Lyapunov equation
 
     M^-1 H C + C H M^-1 = J C + C J^T.
 
-With M = I it is the symmetric part of J only where C is isotropic. It does not hold on a box or a simplex: rotation that
-crosses their boundary leaves a gradient part. It is an oracle for tests, not a step of an estimator: taking an affine fit
-out around the empirical mean makes small-sample answers worse.
+With M = I it is the symmetric part of J only where C is isotropic. It does not hold on a box or a simplex: rotation
+that crosses their boundary leaves a gradient part. It is an oracle for tests, not a step of an estimator: taking an
+affine fit out around the empirical mean makes small-sample answers worse.
 """
 
 from typing import Any
@@ -94,7 +94,7 @@ def affine_projection(
 def _symmetric_lyapunov(C: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """The symmetric K with K C + C K = Q.
 
-    In the eigenbasis of C, K_ij = Q_ij / (c_i + c_j). A pair of directions without variance leaves K_ij free: zero there.
+    In the eigenbasis of C, K_ij = Q_ij / (c_i + c_j). Two directions without variance leave K_ij free: zero there.
     """
     c, V = np.linalg.eigh(C)
     if c[0] < -1e-10 * max(c[-1], 0.0) or c[-1] <= 0:

@@ -1,8 +1,8 @@
 """`hpml.nonpotentiality`: how much of a field circulates, held out and with an interval (`def:nonpot`).
 
-In-sample, a flexible potential explains any field at n points. Here each point's residual comes from a projection that has
-not seen the point. Its energy is that of the circulation plus that of the estimate's own error, since the error is a
-gradient and the circulation is orthogonal to gradients: the estimate errs upwards, and less with more samples.
+In-sample, a flexible potential explains any field at n points. Here each point's residual comes from a projection that
+has not seen the point. Its energy is that of the circulation plus that of the estimate's own error, since the error is
+a gradient and the circulation is orthogonal to gradients: the estimate errs upwards, and less with more samples.
 """
 
 import warnings
@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Euclidean, Metric
 from hpml.geometry.samples import Measure, Samples, gather_samples
 from hpml.projection.identifiability import NOTHING, identifiability
@@ -62,8 +63,8 @@ def nonpotentiality(
     """Cross-fitted non-potentiality; the arguments of `hpml.project`, and
 
     - `folds`: parts that the distinct points are cut into; replicates of a point stay together.
-    - `resamples`, `level`: of the bootstrap over points. The folds are not refitted, so the interval covers the points' draw
-      but not the fit's.
+    - `resamples`, `level`: of the bootstrap over points. The folds are not refitted, so the interval covers the points'
+      draw but not the fit's.
 
     With two estimates of the field, the noise drops out of the product of the two residuals, E<R_a, R_b>; with repeated
     points their spread is taken off; without either, the noise that the projector itself has fitted, if it reports any.
@@ -148,5 +149,5 @@ def _bootstrap(top, bottom, weights, resamples: int, level: float, rng) -> tuple
     return estimate, float(min(low, estimate)), float(max(high, estimate))
 
 
-def _inner(metric: Metric, left: np.ndarray, right: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _inner(metric: Metric, left: Array, right: Array, at: Array) -> np.ndarray:
     return np.asarray(metric.inner(left, right, at))

@@ -1,9 +1,9 @@
 """The antisymmetric witness: a sign of rotation that needs no fit (`def:rot_energy`, `rem:jac_bridge`).
 
-Centred products of points and covectors, E[h (x - mean)^T] with h = M F, have a skew part wherever the covariance C of the
-points is anisotropic, even for a pure gradient (H C is not symmetric). In coordinates y = C^-1/2 (x - mean), where covectors
-become C^1/2 h, the product of a linear gradient field is C^1/2 H C^1/2, symmetric, so that a skew part is rotation. For a
-non-linear gradient under a Gaussian it is symmetric too (Stein's identity), up to the sampling error.
+Centred products of points and covectors, E[h (x - mean)^T] with h = M F, have a skew part wherever the covariance C of
+the points is anisotropic, even for a pure gradient (H C is not symmetric). In coordinates y = C^-1/2 (x - mean), where
+covectors become C^1/2 h, the product of a linear gradient field is C^1/2 H C^1/2, symmetric, so that a skew part is
+rotation. For a non-linear gradient under a Gaussian it is symmetric too (Stein's identity), up to the sampling error.
 """
 
 from typing import Any
@@ -22,8 +22,8 @@ class Witness(eqx.Module):
 
     - `matrix` is the skew part A (r, r) in whitened coordinates of the r directions that the points span.
     - `size` is |A|_F / |B|_F in [0, 1], B the whole product: 0 for a gradient, 1 for pure rotation.
-    - `planes` (p, 2, d) are the rotation planes, the strongest first: each pair holds the half-axes of the ellipse, one standard
-      deviation wide, along which points are carried from the first axis to the second.
+    - `planes` (p, 2, d) are the rotation planes, the strongest first: each pair holds the half-axes of the ellipse, one
+      standard deviation wide, along which points are carried from the first axis to the second.
     - `strengths` (p,) are the matching singular values of A.
     """
 
@@ -55,7 +55,7 @@ def witness_of(samples: Samples, metric: Metric) -> Witness:
 
     # A skew matrix's singular values come in pairs; each pair's left vectors span one plane.
     values, vectors = np.linalg.eigh(1j * A)
-    pairs = [k for k in np.argsort(-values) if values[k] > 1e-12 * max(total, 1e-300)]
+    pairs = [k for k in np.argsort(-values) if values[k] > 1e-12 * total]
     axes = s[:, None] * Vt
     planes = np.array([_plane(vectors[:, k], A) @ axes for k in pairs]).reshape(-1, 2, samples.dimension)
     return Witness(A, min(size, 1.0), planes, values[pairs])
