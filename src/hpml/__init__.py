@@ -2,6 +2,12 @@
 
 from hpml.geometry.domain import Ball, Box, Simplices
 from hpml.geometry.metric import Dense, Diagonal, Euclidean, LowRank, Shahshahani, Varying
+from hpml.projection.affine import affine_projection
+from hpml.projection.nonpotentiality import nonpotentiality
+from hpml.projection.project import Projection, project
+from hpml.projection.projectors.graph import GraphProjector
+from hpml.projection.projectors.kernel import KernelProjector
+from hpml.projection.projectors.neural import NeuralProjector
 
 __all__ = [
     "Ball",
@@ -9,8 +15,15 @@ __all__ = [
     "Dense",
     "Diagonal",
     "Euclidean",
+    "GraphProjector",
+    "KernelProjector",
     "LowRank",
+    "NeuralProjector",
+    "Projection",
     "Shahshahani",
     "Simplices",
     "Varying",
+    "affine_projection",
+    "nonpotentiality",
+    "project",
 ]

@@ -55,10 +55,15 @@ class MechanismConfig:
 
 @dataclass(frozen=True)
 class MechanismRow:
-    """One projector's answer: held-out relative error and cosine to -z, shares of the energy, and the field to draw."""
+    """One projector's answer against -z.
+
+    - `error` and `cosine` are relative error and mean cosine at new points, `sample_error` is the error at the samples.
+    - `nonpotentiality` and `noise` are shares of the energy; `split` is the field to draw.
+    """
 
     name: str
     error: float
+    sample_error: float
     cosine: float
     nonpotentiality: float
     exact_nonpotentiality: float
@@ -95,10 +100,13 @@ def run_mechanism(config: MechanismConfig) -> Iterator[MechanismRow]:
     for name, projector in PROJECTORS.items():
         start = time.perf_counter()
         projection = project(points, field, projector, key=keys[3])
-        yield _row(name, projection, queries, config.rho, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        yield _row(name, projection, points, queries, config.rho, seconds)
 
 
-def _row(name: str, projection: Projection, queries: np.ndarray, rho: float, seconds: float) -> MechanismRow:
+def _row(
+    name: str, projection: Projection, points: np.ndarray, queries: np.ndarray, rho: float, seconds: float
+) -> MechanismRow:
     answer, exact = projection.at(queries), -queries
     energy = projection.energy
     total = energy.potential + energy.circulation + energy.noise
@@ -108,6 +116,7 @@ def _row(name: str, projection: Projection, queries: np.ndarray, rho: float, sec
     return MechanismRow(
         name=name,
         error=float(np.linalg.norm(answer - exact) / np.linalg.norm(exact)),
+        sample_error=float(np.linalg.norm(projection.direction + points) / np.linalg.norm(points)),
         cosine=float(cosine.mean()),
         nonpotentiality=projection.nonpotentiality,
         exact_nonpotentiality=rho**2 / (1 + rho**2),
@@ -124,7 +133,7 @@ def _split(projection: Projection, rho: float) -> SplitField:
     potential = np.full(len(grid), np.nan)
     inside = np.linalg.norm(grid, axis=1) <= 0.97  # contours at the rim would be cut into dashes
     potential[inside] = projection.potential_at(grid[inside])
-    field, direction = joint_field(lattice, rho), projection.at(lattice)
+    field, direction = joint_field(lattice, rho), np.asarray(projection.at(lattice))
     return SplitField(lattice, field, direction, field - direction, axis, potential.reshape(len(axis), len(axis)))
 
 

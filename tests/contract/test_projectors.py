@@ -13,7 +13,9 @@ from hpml.catalogue import list_projectors
 from hpml.projection.projector import LocalSamples
 
 # A projector that is slow by default may be quick here; the truths stay the same.
-QUICK: dict[str, dict] = {}
+QUICK: dict[str, dict] = {
+    "neural": {"width": 16, "steps": 400, "members": 2, "local_steps": 30},
+}
 PROJECTORS = {name: kind(**QUICK.get(name, {})) for name, kind in list_projectors().items()}
 N = 48
 TURN = np.array([[0.0, -1.0], [1.0, 0.0]])

@@ -71,10 +71,10 @@ class Projection(eqx.Module):
         X = as_matrix(points, "points")
         if X.shape[1] != self.direction.shape[1]:
             raise ValueError(f"points must have {self.direction.shape[1]} columns like the samples, got {X.shape[1]}.")
-        return X if self.chart is None else self.chart.encode_points(X)
+        return X if self.chart is None else np.asarray(self.chart.encode_points(X))
 
     def _leave(self, vectors: np.ndarray) -> np.ndarray:
-        return vectors if self.chart is None else self.chart.decode(vectors)
+        return vectors if self.chart is None else np.asarray(self.chart.decode(vectors))
 
 
 def project(
@@ -107,7 +107,7 @@ def project(
     fit = projector.fit(inner, inner_metric, measure, key)
     potential, direction = (np.asarray(part) for part in fit.at_samples())
     if chart is not None:
-        direction = chart.decode(direction)
+        direction = np.asarray(chart.decode(direction))
 
     X, F = np.asarray(points, np.float64), np.asarray(field, np.float64)
     F = F.mean(0) if F.ndim == 3 else F

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from io import BytesIO
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -56,13 +57,15 @@ def _draw(panels: Sequence[tuple[str, np.ndarray, SplitField]], columns: int, th
         rows = -(-len(panels) // columns)
         figure = Figure(figsize=(side * columns + 0.9, (side + 0.2) * rows), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        longest = max(np.linalg.norm(vectors, axis=1).max() for _, vectors, _ in panels)
-        scale = Normalize(0.0, longest)
+        # The field's own longest arrow sets the scale: one wild arrow of a bad answer would hide all others.
+        scale = Normalize(0.0, max(np.linalg.norm(split.field, axis=1).max() for _, _, split in panels))
         for ax, (title, vectors, split) in zip(axes, panels, strict=False):
             arrows = _panel(ax, title, vectors, split, scale, theme)
         for ax in axes[len(panels) :]:
             ax.set_axis_off()
-        bar = figure.colorbar(arrows, ax=list(axes), fraction=0.03, shrink=0.8, aspect=30, pad=0.01)
+        cut = any(np.linalg.norm(vectors, axis=1).max() > 1.001 * (scale.vmax or 0.0) for _, vectors, _ in panels)
+        extend = "max" if cut else "neither"
+        bar = figure.colorbar(arrows, ax=list(axes), extend=extend, fraction=0.03, shrink=0.8, aspect=30, pad=0.01)
         bar.locator = MaxNLocator(5)
         bar.set_label("length of the arrow")
         bar.outline.set_edgecolor(theme.faint)  # type: ignore[operator]
@@ -73,14 +76,22 @@ def _panel(ax: Axes, title: str, vectors: np.ndarray, split: SplitField, scale: 
     ax.set_title(title, fontsize=11)
     low, high = np.nanmin(split.potential), np.nanmax(split.potential)
     if high > low:
-        levels = np.linspace(low, high, 10)[1:-1]
+        levels = np.linspace(low, high, 11)[2:-1]  # the lowest ones would be cut by the rim
         ax.contour(split.axis, split.axis, split.potential, levels, colors=theme.faint, linewidths=0.9, linestyles="-")
     reach = 0.27  # of the longest arrow: a little more than the lattice's spacing
-    style = {"width": 0.008, "headwidth": 3.6, "headlength": 3.6, "headaxislength": 3.2, "minlength": 0.1}
+    style: dict[str, Any] = {
+        "width": 0.008,
+        "headwidth": 3.6,
+        "headlength": 3.6,
+        "headaxislength": 3.2,
+        "minlength": 0.1,
+    }
+    length = np.linalg.norm(vectors, axis=1)
+    drawn = vectors * np.minimum(1.0, (scale.vmax or 1.0) / np.maximum(length, 1e-300))[:, None]
     arrows = ax.quiver(
         *split.points.T,
-        *vectors.T,
-        np.linalg.norm(vectors, axis=1),
+        *drawn.T,
+        length,
         cmap=theme.magnitudes,
         norm=scale,
         pivot="mid",

@@ -8,6 +8,7 @@ from pathlib import Path
 from hpml.mechanism import SHOWN, MechanismConfig, MechanismRow
 from hpml.report.figures import draw_methods, draw_split, encode
 from hpml.report.page import Picture, page, table_markup
+from hpml.report.table import COLUMNS, mechanism_cells
 from hpml.report.theme import DARK, LIGHT
 
 
@@ -27,9 +28,9 @@ def write_mechanism(config: MechanismConfig, rows: Sequence[MechanismRow], folde
         (folder / f"{name}.pdf").write_bytes(encode(light, "pdf"))
         image = encode(light, "png")
         (folder / f"{name}.png").write_bytes(image)
-        others = [encode(draw(*choice), "png") for choice in ((wide, DARK), (narrow, LIGHT), (narrow, DARK))]
-        alt, caption = _words(name, shown)
-        pictures[name] = Picture(image, *others, alt=alt, caption=caption)
+        dark = encode(draw(wide, DARK), "png")
+        light_narrow, dark_narrow = (encode(draw(narrow, theme), "png") for theme in (LIGHT, DARK))
+        pictures[name] = Picture(image, dark, light_narrow, dark_narrow, *_words(name, shown))
     (folder / "result.json").write_text(json.dumps(_numbers(config, rows), indent=2) + "\n")
     path = folder / "report.html"
     path.write_text(page("HPML: splitting a field whose answer is known", _body(config, rows, pictures)))
@@ -45,17 +46,14 @@ def _words(name: str, shown: MechanismRow) -> tuple[str, str]:
         )
     return (
         "Discs of arrows: the exact potential part and what each projector finds.",
-        "The potential part by each projector, from the same samples. The exact one points straight to the centre.",
+        "The potential part by each projector, from the same samples. The exact one points straight to the centre. "
+        "Arrows longer than the field's longest are drawn at that length.",
     )
 
 
 def _body(config: MechanismConfig, rows: Sequence[MechanismRow], pictures: dict[str, Picture]) -> str:
     share = rows[0].exact_nonpotentiality
-    columns = ["projector", "error", "cosine", "NonPot", "exact", "seconds"]
-    cells = [
-        [r.name, f"{r.error:.3f}", f"{r.cosine:.3f}", f"{r.nonpotentiality:.3f}", f"{share:.3f}", f"{r.seconds:.1f}"]
-        for r in rows
-    ]
+    cells = [mechanism_cells(row) for row in rows]
     noise = f", with noise of standard deviation {config.noise:g} on each of two estimates" if config.noise else ""
     command = " ".join(f"--{f.name} {getattr(config, f.name):g}" for f in fields(config))
     return f"""
@@ -65,10 +63,11 @@ def _body(config: MechanismConfig, rows: Sequence[MechanismRow], pictures: dict[
 every gradient, so the exact potential part is −z and the exact share of circulation is ρ²/(1+ρ²) = {share:.3f}.</p>
 {pictures["split"].markup()}
 <h2>How close each projector comes</h2>
-{table_markup(columns, cells)}
+{table_markup(COLUMNS, cells)}
 <p class=soft>error: |answer − (−z)| / |z| over {config.queries} new points, 0 is exact, and the raw field scores
-{abs(config.rho):g}. cosine: mean cosine of the angle to −z. NonPot: the share of the field's energy that the projector
-calls circulation, to be read beside the exact share. seconds: with compilation.</p>
+{abs(config.rho):g}. at samples: the same at the samples themselves. cosine: mean cosine of the angle to −z, at new
+points. NonPot: the share of the field's energy that the projector calls circulation, to be read beside the exact share.
+seconds: with compilation.</p>
 {pictures["methods"].markup()}
 <h2>Again</h2>
 <p><code>hpml mechanism {command}</code></p>
