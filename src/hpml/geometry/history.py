@@ -209,6 +209,13 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -
         return Products(distance, toward, back, gram, energy)
 
 
+def row_products(history: History, row: Int[Array, ""]) -> Products:
+    """Inner products of the sample in one row with every row, read off the matrices."""
+    with jax.enable_x64(True):
+        D, A, Q = history.matrices
+        return Products(D[:, row], A[:, row], A[row], Q[:, row], Q[row, row])
+
+
 def combine_rows(history: History, on_points: Float[Array, " rows"], on_field: Float[Array, " rows"], at: Tree) -> Tree:
     """sum_i a_i (x_i - x) + b_i F_i, a tree like the parameters, with x = `at`.
 

@@ -23,24 +23,27 @@ class SpanChart(eqx.Module):
 
     rows: Int[Array, " n"]
     mask: Bool[Array, " n"]
-    basis: Float[Array, "2 m m"]
+    basis: Float[Array, "2 m r"]
 
 
-def empty_span(count: int) -> SpanChart:
-    """The chart of no rows: every vector has coordinates zero."""
-    return SpanChart(
-        jnp.zeros(count, jnp.int32), jnp.zeros(count, bool), jnp.zeros((2, 2 * count, 2 * count), jnp.float32)
-    )
+def empty_span(count: int, dimension: int | None = None) -> SpanChart:
+    """The chart of no rows: every vector has coordinates zero. It has 2n of them, or d where that is less."""
+    rank = 2 * count if dimension is None else min(2 * count, dimension)
+    return SpanChart(jnp.zeros(count, jnp.int32), jnp.zeros(count, bool), jnp.zeros((2, 2 * count, rank), jnp.float32))
 
 
-def span_of(history: History) -> tuple[SpanChart, Float[Array, "n r"], Float[Array, "n r"]]:
-    """The chart of the kept rows in the order of time, and the coordinates of their points and field."""
-    n = history.capacity
-    last = jnp.iinfo(history.times.dtype).max
-    rows = jnp.argsort(jnp.where(history.kept, history.times, last))[:n].astype(jnp.int32)
-    mask = history.kept[rows]
-    precise = all(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(history.points))
+def span_of(
+    history: History, previous: SpanChart | None = None, precise: bool = False
+) -> tuple[SpanChart, Float[Array, "n r"], Float[Array, "n r"]]:
+    """The chart of the kept rows, and the coordinates of their points and field.
+
+    Samples that were in the previous chart keep their place, so that a fit can follow them. `precise` says that the
+    buffers are float64; they are not looked at and may be None.
+    """
+    previous = empty_span(history.capacity) if previous is None else previous
+    rows, mask = _places(history, previous)
     with jax.enable_x64(True):
+        n = history.capacity
         D, A, Q = history.matrices[:, rows][:, :, rows]
         m = mask.astype(jnp.float64)
         xx = _centred_gram(D, D, D, m)
@@ -51,6 +54,7 @@ def span_of(history: History) -> tuple[SpanChart, Float[Array, "n r"], Float[Arr
         size = jnp.stack([jnp.trace(xx), jnp.trace(ff)])
         scale = jnp.repeat(jnp.where(size > 0, size, 1.0) ** -0.5, n)
         values, vectors = jnp.linalg.eigh(G * scale[:, None] * scale)
+        values, vectors = (part[..., -previous.basis.shape[-1] :] for part in (values, vectors))  # ascending
         # Entries are right to about 1e-8 where the buffers are float32.
         kept = values > (1e-13 if precise else 1e-7) * values[-1]
         root = jnp.sqrt(jnp.where(kept, values, 1.0))
@@ -102,19 +106,32 @@ def path_return(history: History, chart: SpanChart) -> Float[Array, ""]:
     the other; a point counts with the best closure that it lies on. A straight path and a random walk in high dimension
     have 0: a potential that rises along them explains any field. A closed orbit and a cloud of n points have nearly 1.
     """
+    last = jnp.iinfo(history.times.dtype).max
+    order = jnp.argsort(jnp.where(chart.mask, history.times[chart.rows], last))
+    rows, mask = chart.rows[order], chart.mask[order]
     with jax.enable_x64(True):
-        D = history.matrices[0, chart.rows][:, chart.rows]
+        D = history.matrices[0, rows][:, rows]
         place = jnp.arange(len(D))
-        present = chart.mask[:, None] & chart.mask[None]
-        steps = jnp.where(chart.mask[1:], jnp.diagonal(D, 1), 0.0)
+        present = mask[:, None] & mask[None]
+        steps = jnp.where(mask[1:], jnp.diagonal(D, 1), 0.0)
         travelled = jnp.concatenate([jnp.zeros(1, jnp.float64), jnp.cumsum(steps)])
         between = jnp.abs(travelled[:, None] - travelled[None])
         far = present & (place[None] - place[:, None] >= 2) & (between > 0)
         ratio = jnp.where(far, D / jnp.where(far, between, 1.0), 1.0)
         covering = jax.lax.cummin(jax.lax.cummin(ratio, 0), 1, reverse=True)  # over all i <= k <= j
         least = jnp.clip(jnp.diagonal(covering), 0.0, 1.0)
-        share = 1.0 - jnp.sum(jnp.where(chart.mask, least, 0.0)) / jnp.maximum(chart.mask.sum(), 1)
+        share = 1.0 - jnp.sum(jnp.where(mask, least, 0.0)) / jnp.maximum(mask.sum(), 1)
     return share.astype(jnp.float32)
+
+
+def _places(history: History, previous: SpanChart) -> tuple[Array, Array]:
+    """The kept rows in n places; what is still kept stays, what is new fills the gaps from the oldest on."""
+    stays = previous.mask & history.kept[previous.rows]
+    old = jnp.zeros(len(history.times), bool).at[previous.rows].max(stays)
+    fresh = history.kept & ~old
+    order = jnp.argsort(jnp.where(fresh, history.times, jnp.iinfo(history.times.dtype).max)).astype(jnp.int32)
+    gap = jnp.cumsum(~stays) - 1
+    return jnp.where(stays, previous.rows, order[gap]), stays | (gap < fresh.sum())
 
 
 def _basis(chart: SpanChart) -> Array:

@@ -125,4 +125,5 @@ def _components(joined: Bool[Array, "n n"]) -> Int[Array, " n"]:
     reach = (joined | jnp.eye(n, dtype=bool)).astype(jnp.float32)
     for _ in range(max(1, (n - 1).bit_length())):
         reach = (reach @ reach > 0).astype(jnp.float32)
-    return jnp.argmax(reach > 0, axis=1)
+    # int32 said outright: inside a float32 program the lowering of jnp.argmax in this float64 block fails.
+    return jax.lax.argmax(reach, 1, jnp.int32)

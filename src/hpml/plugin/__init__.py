@@ -1,0 +1,1 @@
+"""The projection inside a trainer: transformations that go into an optimiser chain."""
