@@ -1,0 +1,373 @@
+"""The kernel projector, the default: fit the whole field smoothly, then project the fit onto gradients (`def:proj`).
+
+1. A prior over smooth fields with a gradient and a divergence-free part (`smooth/pair.py`), its length scales and noise
+   fitted by marginal likelihood, gives F ~ P + D.
+2. P is a gradient already. D is regressed onto gradients under the measure (`smooth/gradients.py`) with as many points of it
+   as wanted; class and penalty are chosen by held-out loss, "nothing" among them. The projection is P plus that.
+
+Only the second step knows the measure, so the answer is the projection for anisotropic and bounded measures too. On isotropic
+ones D has no gradient part, the held-out loss sees that, and what is left is the error of P, far below what regression alone
+reaches: there all of the rotation acts as noise. Where the smooth fit predicts left-out samples no better than gradients
+alone do (much noise, few samples), the raw field is regressed onto gradients directly. Which one was used is in `method`.
+
+Exact up to `exact` numbers (n d), Fourier features above; in many dimensions the dual form, by conjugate gradients.
+"""
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array
+from hpml.geometry.metric import Metric
+from hpml.geometry.samples import Measure, Samples, draw_measure
+from hpml.projection.projector import Energy, Fit, LocalSamples, Prediction, Projector
+from hpml.projection.smooth.dual import DualFit, empty_dual, fit_dual
+from hpml.projection.smooth.evidence import fit_hyper
+from hpml.projection.smooth.gradients import GradientFit, regress_gradients
+from hpml.projection.smooth.pair import PairPosterior, condition, left_out_residuals
+from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectral
+
+
+class Scaling(eqx.Module):
+    """Coordinates of unit size: u = (W x - centre) / spread, field W F / size, with W the metric's constant factor."""
+
+    metric: Metric
+    anchor: Float[Array, " d"]
+    centre: Float[Array, " d"]
+    spread: float
+    size: float
+
+    def points(self, points: np.ndarray) -> np.ndarray:
+        """Scaled coordinates."""
+        return (np.asarray(self._whiten(points)) - self.centre) / self.spread
+
+    def vectors(self, vectors: np.ndarray) -> np.ndarray:
+        """Scaled field values."""
+        return np.asarray(self._whiten(vectors)) / self.size
+
+    def restore(self, gradients: np.ndarray) -> np.ndarray:
+        """Field values W^-1 g in the caller's coordinates, from whitened ones of unit size."""
+        return np.asarray(self.metric.unwhiten(gradients, self._at(gradients))) * self.size
+
+    def covectors(self, gradients: np.ndarray) -> np.ndarray:
+        """Gradients with respect to x in the caller's coordinates: W^T g."""
+        vectors = np.asarray(self.metric.unwhiten(gradients, self._at(gradients)))
+        return np.asarray(self.metric.lower(vectors, self._at(vectors))) * self.size
+
+    @property
+    def energy(self) -> float:
+        """The potential's unit."""
+        return self.size * self.spread
+
+    def _whiten(self, vectors):
+        return self.metric.whiten(vectors, self._at(vectors))
+
+    def _at(self, vectors):
+        return None if self.metric.constant else np.broadcast_to(self.anchor, np.shape(vectors))
+
+
+def scaling_of(samples: Samples, metric: Metric) -> Scaling:
+    """Centre, spread and size of weighted samples; a varying metric is frozen at their mean."""
+    anchor = samples.weights @ samples.points
+    plain = Scaling(metric, anchor, np.zeros(samples.dimension), 1.0, 1.0)
+    x, f = plain.points(samples.points), plain.vectors(samples.field)
+    centre = samples.weights @ x
+    spread = float(np.sqrt((samples.weights @ (x - centre) ** 2).sum() / min(samples.dimension, samples.count)))
+    size = float(np.sqrt((samples.weights @ f**2).sum() / samples.dimension))
+    return Scaling(metric, anchor, centre, spread, size if size > 0 else 1.0)
+
+
+class KernelFit(Fit):
+    """P from the smooth posterior (None when the field was regressed directly) plus a gradient regression."""
+
+    samples: Samples
+    metric: Metric
+    scaling: Scaling
+    posterior: PairPosterior | SpectralPosterior | None
+    correction: GradientFit
+    parts: Energy
+    gauge: float
+    method: str = eqx.field(static=True)
+
+    def potential(self, points):
+        """See `Fit.potential`."""
+        with jax.enable_x64(True):
+            return self._raw_potential(np.asarray(points, np.float64)) - self.gauge
+
+    def _raw_potential(self, points: np.ndarray) -> np.ndarray:
+        u = self.scaling.points(points)
+        total = self.correction.potential(u)
+        if self.posterior is not None:
+            total = total + _chunked(lambda v: self.posterior.parts(v).potential, u)
+        return total * self.scaling.energy
+
+    def direction(self, points):
+        """See `Fit.direction`."""
+        with jax.enable_x64(True):
+            points = np.asarray(points, np.float64)
+            u = self.scaling.points(points)
+            total = self.correction.gradient(u)
+            if self.posterior is not None:
+                total = total + _chunked(lambda v: self.posterior.parts(v).gradient, u)
+            return metric_gradient(total, points, self.scaling, self.metric)
+
+    def smooth_field(self, points: Float[Array, "q d"]) -> Float[Array, "q d"] | None:
+        """The smooth fit of the whole field; None where the field was regressed directly."""
+        if self.posterior is None:
+            return None
+        with jax.enable_x64(True):
+            return smooth_field(self.posterior, self.scaling, np.asarray(points, np.float64))
+
+    def at_samples(self):
+        """See `Fit.at_samples`."""
+        return self.potential(self.samples.points), self.direction(self.samples.points)
+
+    def energy(self) -> Energy:
+        """See `Fit.energy`."""
+        return self.parts
+
+    def predict(self, points: Float[Array, "q d"]) -> Prediction:
+        """Potential, direction and residual with one standard deviation each.
+
+        Two sources: the smooth posterior (noise, gaps between samples) and the second step (finitely many points of the
+        measure). By coordinate, in the caller's coordinates for Euclidean and diagonal metrics, an upper bound by the metric's
+        largest stretch otherwise. Without a smooth fit the residual is not predicted between samples: its mean is 0
+        and its deviation the residual's size.
+        """
+        points = np.asarray(points, np.float64)
+        with jax.enable_x64(True):
+            u = self.scaling.points(points)
+            potential_var, gradient_var = (np.asarray(v) for v in self.correction.variances(u))
+            direction = self.direction(points)
+            if self.posterior is None:
+                residual = np.zeros_like(direction)
+                residual_var = np.full_like(gradient_var, self.correction.loss / self.samples.dimension)
+            else:
+                more = [_chunked(lambda v, i=i: self.posterior.variances(v)[i], u, 256) for i in range(3)]
+                field = smooth_field(self.posterior, self.scaling, points)
+                residual = field - direction
+                residual_var = gradient_var + more[2]
+                potential_var, gradient_var = potential_var + more[0], gradient_var + more[1]
+            stretch = np.linalg.norm(self.scaling.restore(np.eye(u.shape[1])) / self.scaling.size, axis=0)
+            size = self.scaling.size * stretch
+            return Prediction(
+                self._raw_potential(points) - self.gauge,
+                direction,
+                residual,
+                np.sqrt(potential_var) * self.scaling.energy,
+                np.sqrt(gradient_var) * size,
+                np.sqrt(residual_var) * size,
+            )
+
+
+class DualKernelFit(Fit):
+    """The dual form on the host, for more coordinates than samples."""
+
+    samples: Samples
+    scaling: Scaling
+    dual: DualFit
+    parts: Energy
+    gauge: float
+    method: str = eqx.field(static=True)
+
+    def potential(self, points):
+        """See `Fit.potential`."""
+        return self._evaluate(points)[0] - self.gauge
+
+    def direction(self, points):
+        """See `Fit.direction`."""
+        return self._evaluate(points)[1]
+
+    def _evaluate(self, points):
+        with jax.enable_x64(True):
+            u = self.scaling.points(np.asarray(points, np.float64))
+            potential, gradient, _ = (np.asarray(part) for part in _dual_parts(self.dual, u))
+            return potential * self.scaling.energy, self.scaling.restore(gradient)
+
+    def at_samples(self):
+        """See `Fit.at_samples`."""
+        return self.potential(self.samples.points), self.direction(self.samples.points)
+
+    def energy(self) -> Energy:
+        """See `Fit.energy`."""
+        return self.parts
+
+
+class KernelProjector(Projector):
+    """Smooth fit, then projection under the measure; see the top of this file.
+
+    - `method`: "auto" decides between "smooth" and "direct" from left-out samples.
+    - `exact`: largest n d for the exact posterior.
+    - `subset`: how many numbers the marginal likelihood is maximised on.
+    - `frequencies`: Fourier features of each part above `exact`.
+    - `measure_points`: points drawn from a measure that is a domain or a sampler.
+    - `folds`: of the cross-validation in the second step.
+    """
+
+    method: Literal["auto", "smooth", "direct"] = "auto"
+    exact: int = 4000
+    subset: int = 480
+    frequencies: int = 256
+    measure_points: int = 4096
+    folds: int = 5
+
+    def fit(self, samples: Samples, metric: Metric, measure: Measure = None, key: Any = None) -> Fit:
+        """See `Projector.fit`."""
+        if self.method not in ("auto", "smooth", "direct"):
+            raise ValueError(f'method must be "auto", "smooth" or "direct", got {self.method!r}.')
+        scaling = scaling_of(samples, metric)
+        with jax.enable_x64(True):
+            if samples.dimension > 32 and samples.count * samples.dimension > self.exact:
+                return self._fit_dual(samples, scaling)
+            return self._fit(samples, metric, measure, key, scaling)
+
+    def _fit(self, samples, metric, measure, key, scaling) -> KernelFit:
+        x, f = scaling.points(samples.points), scaling.vectors(samples.field)
+        inflation = samples.replicates.mean() / samples.replicates
+        known = None if samples.noise is None else samples.noise / samples.dimension / scaling.size**2
+        regress = self._regressor(samples, metric, scaling)
+
+        posterior, left_out = None, np.inf
+        if self.method != "direct" and np.any(f):
+            posterior, left_out = self._smooth(x, f, inflation, samples, known)
+        if posterior is not None and self.method == "auto":
+            direct = regress(samples.points, samples.field, samples.weights)
+            if not left_out < direct.loss:
+                posterior = None
+
+        points, weights = draw_measure(measure, samples, key, self.measure_points)
+        if posterior is None:
+            correction = regress(samples.points, samples.field, samples.weights)
+            field_at, gradient_at = samples.field, correction.gradient(x)
+            points, weights = samples.points, samples.weights
+            method = "direct regression onto gradients"
+        else:
+            u = scaling.points(points)
+            first = _chunked(lambda v: posterior.parts(v).gradient, u)
+            field_at = smooth_field(posterior, scaling, points)
+            rest = field_at - metric_gradient(first, points, scaling, metric)
+            correction = regress(points, rest, weights, float(posterior.hyper.length_gradient))
+            gradient_at = first + correction.gradient(u)
+            form = "exact" if isinstance(posterior, PairPosterior) else "Fourier features"
+            method = f"smooth fit ({form}), then projection"
+        direction = metric_gradient(gradient_at, points, scaling, metric)
+        parts = self._energy(samples, metric, posterior, scaling, points, weights, field_at, direction, measure)
+        fit = KernelFit(samples, metric, scaling, posterior, correction, parts, 0.0, method)
+        at = fit._raw_potential(samples.points)
+        gauge = float(np.sum(at * samples.weights))
+        return eqx.tree_at(lambda tree: tree.gauge, fit, gauge)
+
+    def _smooth(self, x, f, inflation, samples, known):
+        """The posterior and its mean squared error at left-out samples, both scaled."""
+        n, d = x.shape
+        order = np.random.default_rng(0).permutation(n)
+        hyper = fit_hyper(x[order], f[order], inflation[order], samples.ambient, known, max(self.subset // d, 8))
+        if n * d <= self.exact:
+            posterior = condition(x, f, inflation, hyper, samples.ambient)
+            rows = order[: min(n, 128)]
+            error = np.asarray(left_out_residuals(posterior, rows))
+            weights = samples.weights[rows] / samples.weights[rows].sum()
+            return posterior, float((weights[:, None] * error**2).sum())
+        out, rest = order[: min(2000, n // 10)], order[min(2000, n // 10) :]
+        posterior = condition_spectral(x[rest], f[rest], inflation[rest], hyper, self.frequencies)
+        there = posterior.parts(x[out])
+        error = f[out] - np.asarray(there.gradient + there.rotation)
+        weights = samples.weights[out] / samples.weights[out].sum()
+        return posterior, float((weights[:, None] * error**2).sum())
+
+    def _regressor(self, samples, metric, scaling):
+        """Gradient regression of a field given at points, with the varying metric's factors where there are any."""
+
+        def regress(points, field, weights, length: float | None = None) -> GradientFit:
+            u = scaling.points(points)
+            frequencies = 128 if len(u) < 20000 else 256
+            lengths: tuple[float | None, ...] = (None, 2.0) if length is None else (None, max(length, 0.5), 2.0)
+            if metric.constant:
+                return regress_gradients(u, scaling.vectors(field), weights, lengths, frequencies, folds=self.folds)
+            target = np.asarray(metric.whiten(field, points)) / scaling.size
+            columns = [scaling.covectors(np.broadcast_to(e, u.shape)) for e in np.eye(u.shape[1])]
+            factors = np.stack([np.asarray(metric.whiten_covector(c, points)) for c in columns], -1) / scaling.size
+            return regress_gradients(u, target, weights, lengths, frequencies, factors, folds=self.folds)
+
+        return regress
+
+    def _energy(self, samples, metric, posterior, scaling, points, weights, field, direction, measure) -> Energy:
+        """Shares under the measure, scaled to the observed energy at the samples."""
+        observed = float(np.sum(samples.weights * np.asarray(metric.inner(samples.field, samples.field, samples.points))))
+        noise = samples.noise
+        if noise is None:
+            noise = 0.0 if posterior is None else float(posterior.hyper.noise) * samples.dimension * scaling.size**2
+        noise = min(noise, observed)
+        if samples.halves is not None and measure is None:
+            # Two independent estimates: the noise drops out of the product of their residuals.
+            a, b = samples.halves
+            residuals = a - direction, b - direction
+            circulation = float(np.sum(weights * np.asarray(metric.inner(*residuals, points))))
+            whole = float(np.sum(weights * np.asarray(metric.inner(a, b, points))))
+        else:
+            residual = field - direction
+            circulation = float(np.sum(weights * np.asarray(metric.inner(residual, residual, points))))
+            gradient = float(np.sum(weights * np.asarray(metric.inner(direction, direction, points))))
+            whole = circulation + gradient
+        share = float(np.clip(circulation / whole, 0.0, 1.0)) if whole > 0 else 0.0
+        signal = observed - noise
+        return Energy((1.0 - share) * signal, share * signal, noise)
+
+    def _fit_dual(self, samples, scaling) -> DualKernelFit:
+        x, f = scaling.points(samples.points), scaling.vectors(samples.field)
+        dual = _fit_dual_host(jnp.asarray(x), jnp.asarray(f), jnp.ones(len(x)), samples.ambient)
+        potential, gradient, _ = (np.asarray(part) for part in _dual_parts(dual, x))
+        observed = float((samples.weights @ f**2).sum())
+        noise = (samples.noise or 0.0) / scaling.size**2
+        left = float((samples.weights @ (f - gradient) ** 2).sum())
+        circulation = max(left - noise, 0.0)
+        total = max(observed - noise, 0.0)
+        share = min(circulation / total, 1.0) if total > 0 else 0.0
+        unit = scaling.size**2
+        parts = Energy((1 - share) * total * unit, share * total * unit, min(noise, observed) * unit)
+        gauge = float(samples.weights @ potential) * scaling.energy
+        return DualKernelFit(samples, scaling, dual, parts, gauge, "smooth fit (dual form), then projection")
+
+    def local_init(self, count: int, rank: int, key: jax.Array) -> DualFit:
+        """See `Projector.local_init`."""
+        return empty_dual(count, rank, rank, jnp.float32)
+
+    def local_fit(self, state: DualFit, samples: LocalSamples) -> DualFit:
+        """See `Projector.local_fit`."""
+        dtype = state.points.dtype
+        points, field = samples.points.astype(dtype), samples.field.astype(dtype)
+        return fit_dual(points, field, samples.mask.astype(dtype), state.ambient)
+
+    def local_residual(self, state: DualFit, point, field):
+        """See `Projector.local_residual`; the smooth residual, so that noise in `field` is neither dropped nor believed."""
+        _, _, residual = state.parts(point[None].astype(state.points.dtype))
+        return residual[0].astype(field.dtype)
+
+
+_dual_parts = jax.jit(lambda dual, u: dual.parts(u))
+_fit_dual_host = jax.jit(lambda x, f, m, ambient: fit_dual(x, f, m, ambient, iterations=60), static_argnums=3)
+
+
+def metric_gradient(gradients: np.ndarray, points: np.ndarray, scaling: Scaling, metric: Metric) -> np.ndarray:
+    """M^-1 grad Phi in the caller's coordinates from the gradient in scaled ones."""
+    if metric.constant:
+        return scaling.restore(gradients)
+    return np.asarray(metric.raise_index(scaling.covectors(gradients), points))
+
+
+def smooth_field(posterior, scaling: Scaling, points: np.ndarray) -> np.ndarray:
+    """The smooth fit of the whole field, in the caller's coordinates."""
+    u = scaling.points(points)
+    return scaling.restore(_chunked(lambda v: _sum_of_parts(posterior.parts(v)), u))
+
+
+def _sum_of_parts(parts):
+    return parts.gradient + parts.rotation
+
+
+def _chunked(function, u: np.ndarray, size: int = 4096) -> np.ndarray:
+    return np.concatenate([np.asarray(function(u[start : start + size])) for start in range(0, len(u), size)])

@@ -1,0 +1,128 @@
+"""The same split in dual form for many coordinates and few samples: kernels applied, never formed, and conjugate gradients.
+
+One coefficient vector a sample; a product with the kernel costs O(n^2 d). Everything has fixed shapes and a mask, so the
+plug-in runs it inside a compiled step. The noise, and with it how much is believed, is chosen by the loss at rows that were
+left out; so is the penalty of the second step, which moves into the potential what a gradient explains of the rotation part
+under the samples' own measure (`def:proj`).
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array
+from hpml.projection.smooth.pair import Hyper, apply_pair
+
+# In units of the samples' radius and the field's size: half the distance over which a typical field turns.
+NOISES = (1e-3, 3e-2, 0.3)
+PENALTIES = (0.1, 1.0)
+ROTATION = 0.1  # prior variance of the rotation part beside 1 for the gradient: what fits both counts as gradient
+
+
+class DualFit(eqx.Module):
+    """Coefficients a of the whole field and b of the second step, on scaled points."""
+
+    points: Float[Array, "n d"]
+    first: Float[Array, "n d"]
+    second: Float[Array, "n d"]
+    centre: Float[Array, " d"]
+    scale: Float[Array, ""]
+    size: Float[Array, ""]
+    length: Float[Array, ""]
+    noise: Float[Array, ""]
+    ambient: int = eqx.field(static=True)
+
+    def parts(self, points: Float[Array, "q d"]) -> tuple[Array, Array, Array]:
+        """Potential (q,), projected field (q, d) and residual (q, d) at points in the caller's coordinates."""
+        u = (points - self.centre) / self.scale
+        one = apply_pair(u, self.points, self.first, _hyper(self.length), self.ambient)
+        two = apply_pair(u, self.points, self.second, _hyper(self.length), self.ambient)
+        potential = (one.potential + two.potential) * self.size * self.scale
+        return potential, (one.gradient + two.gradient) * self.size, (one.rotation - two.gradient) * self.size
+
+
+def _hyper(length) -> Hyper:
+    return Hyper(length, length, 1.0, ROTATION, 0.0)
+
+
+def empty_dual(count: int, dimension: int, ambient: int, dtype) -> DualFit:
+    """A fit that says nothing anywhere."""
+    rows = jnp.zeros((count, dimension), dtype)
+    one = jnp.ones((), dtype)
+    return DualFit(rows, rows, rows, jnp.zeros(dimension, dtype), one, jnp.zeros((), dtype), one, one, ambient)
+
+
+def fit_dual(
+    points: Float[Array, "n d"],
+    field: Float[Array, "n d"],
+    mask: Float[Array, " n"],
+    ambient: int,
+    length: float = 2.0,
+    iterations: int = 24,
+) -> DualFit:
+    """Split the rows that count. All under jit; with fewer than two of them the fit says nothing."""
+    count = jnp.maximum(mask.sum(), 1.0)
+    centre = (points * mask[:, None]).sum(0) / count
+    x = (points - centre) * mask[:, None]
+    scale = jnp.sqrt((x * x).sum() / count)
+    size = jnp.sqrt(((field * mask[:, None]) ** 2).sum() / count)
+    enough = (mask.sum() >= 2) & (scale > 0) & (size > 0)
+    scale, size = jnp.where(enough, scale, 1.0), jnp.where(enough, size, 1.0)
+    x, f = x / scale, field * mask[:, None] / size
+    hyper = _hyper(jnp.asarray(length, x.dtype))
+
+    def whole(a):
+        parts = apply_pair(x, x, a, hyper, ambient)
+        return parts.gradient + parts.rotation
+
+    def gradients(a):
+        return apply_pair(x, x, a, hyper, ambient).gradient
+
+    # Every third row judges the candidates that the others fit.
+    judge = mask * (jnp.arange(len(mask)) % 3 == 1)
+    learn = mask - judge
+
+    def choose(operator, target, candidates):
+        """The candidate noise with the smallest loss at the judging rows, and that loss."""
+
+        def loss(noise):
+            fitted = operator(_solve(operator, target, noise, learn, iterations))
+            return (judge[:, None] * (target - fitted) ** 2).sum()
+
+        losses = jax.lax.map(loss, candidates)
+        best = jnp.argmin(losses)
+        return candidates[best], losses[best]
+
+    noise, _ = choose(whole, f, jnp.asarray(NOISES, x.dtype))
+    a = _solve(whole, f, noise, mask, iterations)
+    rotation = apply_pair(x, x, a, hyper, ambient).rotation * mask[:, None]
+    penalty, loss = choose(gradients, rotation, jnp.asarray(PENALTIES, x.dtype))
+    b = _solve(gradients, rotation, penalty, mask, iterations)
+    nothing = (judge[:, None] * rotation**2).sum()
+    b = jnp.where(loss < nothing, b, 0.0)
+    keep = jnp.where(enough, 1.0, 0.0)
+    return DualFit(
+        x, a * keep, b * keep, centre, scale, size * keep, jnp.asarray(length, x.dtype), noise, ambient
+    )
+
+
+def _solve(operator, target, noise, mask, iterations: int):
+    """(mask K mask + noise) a = mask target by conjugate gradients, stopped early: fixed work, and a little more smoothing."""
+    rows = mask[:, None]
+
+    def apply(a):
+        return rows * operator(a) + noise * a
+
+    def step(carry, _):
+        a, r, p, rr = carry
+        q = apply(p)
+        alpha = rr / jnp.maximum((p * q).sum(), 1e-30)
+        a, r = a + alpha * p, r - alpha * q
+        new = (r * r).sum()
+        return (a, r, r + new / jnp.maximum(rr, 1e-30) * p, new), None
+
+    start = rows * target
+    carry = (jnp.zeros_like(start), start, start, (start * start).sum())
+    (a, *_), _ = jax.lax.scan(step, carry, None, length=iterations)
+    return a

@@ -1,0 +1,75 @@
+"""Length scales, variances and noise by the largest marginal likelihood on a subset of the samples."""
+
+import numpy as np
+import scipy.linalg.lapack
+import scipy.optimize
+import scipy.spatial
+
+from hpml.projection.smooth.pair import Hyper, log_system, pull_back
+
+# In units of the scaled points and field. A length of 30 is affine to the eye; a noise of 2 is all noise.
+LOWER = Hyper(0.05, 0.05, 1e-5, 1e-7, 1e-8)
+UPPER = Hyper(30.0, 30.0, 1e3, 1e3, 2.0)
+# The likelihood can have a smooth-field and a noisy-field mode; the second is tried where the first finds noise.
+STARTS = (Hyper(2.0, 2.0, 0.3, 0.3, 1e-3), Hyper(3.0, 3.0, 0.5, 0.3, 0.3))
+NOISY = 2e-3
+MORE = 2
+
+
+def fit_hyper(
+    points: np.ndarray, field: np.ndarray, inflation: np.ndarray, ambient: int, noise: float | None, subset: int
+) -> Hyper:
+    """Hyperparameters by marginal likelihood, from `subset` of the samples; a known noise is kept as it is.
+
+    `inflation` scales the noise variance of each sample (fewer replicates, more noise). The samples come shuffled.
+    """
+    lower, upper = np.log(np.array(LOWER)), np.log(np.array(UPPER))
+    # A field that turns within the gap between samples cannot be told from noise, and would soak it up.
+    gap = np.median(scipy.spatial.cKDTree(points[: MORE * subset]).query(points[:subset], 2)[0][:, 1])
+    shrink = (min(len(points), MORE * subset) / len(points)) ** (1.0 / points.shape[1])
+    lower[:2] = np.log(np.clip(1.5 * gap * shrink, LOWER.length_gradient, 1.0))
+    if noise is not None:
+        lower[-1] = upper[-1] = np.log(np.clip(noise, LOWER.noise, UPPER.noise))
+    few = _maximise(points[:subset], field[:subset], inflation[:subset], ambient, STARTS[0], lower, upper)
+    if few[-1] < np.log(NOISY):
+        return _hyper(few)
+    # Noise hides the field's finer structure from few samples: look at more of them, from both starts.
+    m = MORE * subset
+    data = points[:m], field[:m], inflation[:m]
+    found = [_maximise(*data, ambient, start, lower, upper) for start in (_hyper(few), STARTS[1])]
+    return _hyper(min(found, key=lambda logs: _objective(logs, *data, ambient)[0]))
+
+
+def _hyper(logs: np.ndarray) -> Hyper:
+    return Hyper(*(float(v) for v in np.exp(logs)))
+
+
+def _maximise(points, field, inflation, ambient, start, lower, upper) -> np.ndarray:
+    """The logarithms of the hyperparameters at a local maximum of the likelihood, within bounds."""
+    return scipy.optimize.minimize(
+        _objective,
+        np.clip(np.log(np.array(start)), lower, upper),
+        args=(points, field, inflation, ambient),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(lower, upper, strict=True)),
+        options={"maxiter": 40, "ftol": 1e-5},
+    ).x
+
+
+def _objective(logs, points, field, inflation, ambient) -> tuple[float, np.ndarray]:
+    """-log p(field) and its derivative.
+
+    -log p = z^T K^-1 z / 2 + log det K / 2, whose derivative by K is (K^-1 - a a^T) / 2 with a = K^-1 z. LAPACK's inverse
+    from the factor costs a third of what differentiating the factorisation does.
+    """
+    z = field.reshape(-1)
+    K = np.array(log_system(logs, points, inflation, ambient), order="F")
+    L, failed = scipy.linalg.lapack.dpotrf(K, lower=1, overwrite_a=1)
+    if failed:
+        return 1e10, np.zeros_like(logs)
+    a = scipy.linalg.cho_solve((L, True), z)
+    value = 0.5 * z @ a + np.log(np.diag(L)).sum()
+    inverse, _ = scipy.linalg.lapack.dpotri(L, lower=1)
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    return float(value), np.asarray(pull_back(logs, points, inflation, ambient, 0.5 * (inverse - np.outer(a, a))))

@@ -1,0 +1,198 @@
+"""Least squares onto gradients under a measure, with a penalty chosen by cross-validation.
+
+This is the projection of `def:proj` restricted to a finite class of potentials: polynomials of degree two and random Fourier
+features of a Gaussian kernel. What no gradient explains acts as noise, and n points with any field are interpolated by some
+smooth gradient, so the class and its penalty are chosen by the loss at points that were left out: the held-out loss is
+E|T - grad Phi|^2 = E|R|^2 + E|grad Phi* - grad Phi|^2, smallest at the projection itself. "No gradient at all" is one of
+the candidates, so a field with nothing to project stays untouched.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array
+
+PENALTIES = np.logspace(-7, 3, 21)
+
+
+class Potentials(eqx.Module):
+    """A basis of potentials on scaled coordinates: u_i, u_i u_j, and cos, sin of (frequency . u).
+
+    Each is scaled so that its gradient has about unit size for u of unit variance, the Fourier ones together.
+    """
+
+    frequencies: Float[Array, "p d"]
+    scale: float
+    quadratic: bool = eqx.field(static=True)
+
+    @property
+    def size(self) -> int:
+        """The number of potentials."""
+        p, d = self.frequencies.shape
+        return d + (d * (d + 1) // 2 if self.quadratic else 0) + 2 * p
+
+    def values(self, u: Float[Array, "q d"]) -> Float[Array, "q k"]:
+        """The potentials at points."""
+        d = u.shape[1]
+        parts = [u]
+        if self.quadratic:
+            i, j = np.triu_indices(d)
+            parts.append(u[:, i] * u[:, j] / np.where(i == j, 2.0, np.sqrt(2.0)))
+        phase = u @ self.frequencies.T
+        parts += [self.scale * jnp.cos(phase), self.scale * jnp.sin(phase)]
+        return jnp.concatenate(parts, axis=1)
+
+    def gradients(self, u: Float[Array, "q d"]) -> Float[Array, "q d k"]:
+        """Their gradients, one column a potential."""
+        q, d = u.shape
+        eye = jnp.eye(d)
+        parts = [jnp.broadcast_to(eye[None], (q, d, d))]
+        if self.quadratic:
+            i, j = np.triu_indices(d)
+            norm = np.where(i == j, 2.0, np.sqrt(2.0))
+            parts.append((eye[:, i][None] * u[:, None, j] + eye[:, j][None] * u[:, None, i]) / norm)
+        phase = u @ self.frequencies.T
+        w = self.scale * self.frequencies.T[None]
+        parts += [-w * jnp.sin(phase)[:, None], w * jnp.cos(phase)[:, None]]
+        return jnp.concatenate(parts, axis=2)
+
+
+def potentials(dimension: int, length: float | None, frequencies: int, seed: int = 0) -> Potentials:
+    """Polynomials of degree two, and Fourier features of the Gaussian kernel of this length (None: polynomials alone)."""
+    quadratic = dimension <= 64  # beyond, d^2/2 monomials are more than the samples of any history can settle
+    if length is None or frequencies == 0:
+        return Potentials(np.zeros((0, dimension)), 1.0, quadratic)
+    if dimension <= 1024:  # quasi-random frequencies fill the spectrum more evenly
+        uniform = scipy.stats.qmc.Sobol(dimension, seed=seed).random(frequencies)
+        normal = scipy.stats.norm.ppf(np.clip(uniform, 1e-9, 1 - 1e-9))
+    else:
+        normal = np.random.default_rng(seed).normal(size=(frequencies, dimension))
+    return Potentials(normal / length, length / np.sqrt(frequencies), quadratic)
+
+
+class GradientFit(eqx.Module):
+    """Coefficients on a basis of potentials; `covariance` is theirs when the residual acts as noise."""
+
+    basis: Potentials
+    coefficients: Float[Array, " k"]
+    covariance: Float[Array, "k k"]
+    loss: float
+    zero_loss: float
+
+    def potential(self, u: Float[Array, "q d"]) -> Float[Array, " q"]:
+        """The fitted potential."""
+        return _in_chunks(lambda v: _values(self.basis, v) @ self.coefficients, u)
+
+    def gradient(self, u: Float[Array, "q d"]) -> Float[Array, "q d"]:
+        """Its gradient."""
+        return _in_chunks(lambda v: _gradients(self.basis, v) @ self.coefficients, u)
+
+    def variances(self, u: Float[Array, "q d"]) -> tuple[np.ndarray, np.ndarray]:
+        """Variances of the potential (q,) and of the gradient (q, d)."""
+        C = self.covariance
+        potential = _in_chunks(lambda v: jnp.einsum("qk,kl,ql->q", *_sandwich(_values(self.basis, v), C)), u)
+        gradient = _in_chunks(lambda v: jnp.einsum("qdk,kl,qdl->qd", *_sandwich(_gradients(self.basis, v), C)), u)
+        return potential, gradient
+
+
+def _sandwich(features, covariance):
+    return features, covariance, features
+
+
+_values = jax.jit(lambda basis, u: basis.values(u))
+_gradients = jax.jit(lambda basis, u: basis.gradients(u))
+
+
+def _in_chunks(function: Callable, u: np.ndarray, size: int = 4096) -> np.ndarray:
+    parts = [np.asarray(function(u[start : start + size])) for start in range(0, len(u), size)]
+    return np.concatenate(parts) if parts else np.asarray(function(u))
+
+
+@jax.jit
+def _moments(basis, u, target, factors, weights):
+    """G = sum w (C grad)^T (C grad), b = sum w (C grad)^T T and c = sum w |T|^2."""
+    features = basis.gradients(u)
+    if factors is not None:
+        features = jnp.einsum("nij,njk->nik", factors, features)
+    flat = features.reshape(-1, features.shape[-1])
+    scaled = flat * jnp.repeat(weights, u.shape[1])[:, None]
+    return scaled.T @ flat, scaled.T @ target.reshape(-1), (weights[:, None] * target**2).sum()
+
+
+def _fold_moments(basis, u, target, factors, weights, rows, chunk):
+    """The moments of one fold, in chunks of one shape: missing rows weigh nothing."""
+    size = min(chunk, -(-len(rows) // 64) * 64)
+    total = None
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        index = np.concatenate([part, np.zeros(size - len(part), int)])
+        w = np.concatenate([weights[part], np.zeros(size - len(part))])
+        found = _moments(basis, u[index], target[index], None if factors is None else factors[index], w)
+        total = found if total is None else tuple(map(jnp.add, total, found))
+    return total
+
+
+@jax.jit
+def _held_out_losses(grams, sides, energies, penalties):
+    """The loss at each left-out fold, summed, for every penalty: one eigendecomposition a fold."""
+    total_gram, total_side = grams.sum(0), sides.sum(0)
+
+    def one(gram, side, energy):
+        values, vectors = jnp.linalg.eigh(total_gram - gram)
+        projected = vectors.T @ (total_side - side)
+        rotated_gram, rotated_side = vectors.T @ gram @ vectors, vectors.T @ side
+        z = projected[None] / (jnp.maximum(values, 0.0)[None] + penalties[:, None])
+        return energy - 2 * z @ rotated_side + jnp.einsum("lk,kj,lj->l", z, rotated_gram, z)
+
+    return sum(one(*fold) for fold in zip(grams, sides, energies, strict=True))
+
+
+def regress_gradients(
+    u: Float[Array, "n d"],
+    target: Float[Array, "n d"],
+    weights: Float[Array, " n"],
+    lengths: tuple[float | None, ...],
+    frequencies: int,
+    factors: Float[Array, "n d d"] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    chunk: int = 16384,
+) -> GradientFit:
+    """The gradient closest to `target` in the weighted sum of squares, its class and penalty cross-validated.
+
+    `factors` are C_i = W_i^-T where the metric varies: the loss is then |T_i - C_i grad Phi|^2 with T_i = W_i F_i.
+    """
+    n, d = u.shape
+    folds = max(2, min(folds, n // 2))
+    fold = np.random.default_rng(seed).permutation(n) % folds
+    zero = float((weights[:, None] * target**2).sum())
+    best: tuple | None = None
+    for length in lengths:
+        basis = potentials(d, length, frequencies, seed)
+        found = [
+            _fold_moments(basis, u, target, factors, weights, np.flatnonzero(fold == number), chunk)
+            for number in range(folds)
+        ]
+        grams, sides, energies = (jnp.stack(parts) for parts in zip(*found, strict=True))
+        losses = np.asarray(_held_out_losses(grams, sides, energies, jnp.asarray(PENALTIES)))
+        i = int(np.argmin(losses))
+        if best is None or losses[i] < best[0]:
+            best = (losses[i], basis, PENALTIES[i], np.asarray(grams).sum(0), np.asarray(sides).sum(0))
+    assert best is not None
+    loss, basis, penalty, gram, side = best
+    if not loss < zero:
+        k = basis.size
+        return GradientFit(basis, np.zeros(k), np.zeros((k, k)), zero, zero)
+    system = gram + penalty * np.eye(len(side))
+    inverse = np.linalg.inv(system)
+    coefficients = np.linalg.solve(system, side)
+    # n equal weights sum to one, so a sum over samples is n times the weighted one: the covariance carries 1/n_effective.
+    effective = 1.0 / float((weights**2).sum())
+    covariance = inverse * float(loss) / d / effective
+    return GradientFit(basis, coefficients, covariance, float(loss), zero)

@@ -1,0 +1,166 @@
+"""The prior of `pair.py` in random Fourier features: millions of samples at the price of one pass over them.
+
+A frequency w carries a vector amplitude; its part along w is a gradient, the rest is divergence-free. Every vector feature is a
+fixed combination of scalar functions z(u) = (1, u, cos, sin), so the normal equations of all of them follow from the one
+scalar Gram matrix sum_i z(u_i) z(u_i)^T, which is what the pass accumulates.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array
+from hpml.projection.smooth.gradients import Potentials, potentials
+from hpml.projection.smooth.pair import AFFINE, Hyper, Parts
+
+# Below this the normal equations are rounding: the fit is interpolation at the features' resolution anyway.
+SMALLEST_NOISE = 1e-7
+
+
+class SpectralPosterior(eqx.Module):
+    """Coefficients of gradient features (a `Potentials` basis) and of rotation features, with their precision's factor."""
+
+    basis: Potentials
+    rotations: Float[Array, "p d"]
+    amplitudes: Float[Array, "p d-1 d"]
+    coefficients: Float[Array, " k"]
+    factor: Float[Array, "k k"]
+    hyper: Hyper
+
+    def parts(self, points: Float[Array, "q d"]) -> Parts:
+        """Posterior means at new points."""
+        return _parts(self.basis, self.rotations, self.amplitudes, self.coefficients, jnp.asarray(points))
+
+    def variances(self, points: Float[Array, "q d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Posterior variances of the potential (q,), of P (q, d) and of D (q, d)."""
+        q, d = points.shape
+        k = self.basis.size
+        values = np.asarray(self.basis.values(points))
+        gradients = np.asarray(self.basis.gradients(points)).reshape(q * d, k)
+        turning = np.asarray(_rotation_features(self.rotations, self.amplitudes, points)).reshape(q * d, -1)
+
+        def spread(rows, start):
+            padded = np.zeros((len(self.coefficients), len(rows)))
+            padded[start : start + rows.shape[1]] = rows.T
+            return (scipy.linalg.solve_triangular(self.factor, padded, lower=True) ** 2).sum(0)
+
+        return spread(values, 0), spread(gradients, 0).reshape(q, d), spread(turning, k).reshape(q, d)
+
+
+def _rotation_features(rotations, amplitudes, u):
+    """(q, d, features): cos and sin of each frequency times each of its orthogonal amplitudes."""
+    phase = u @ rotations.T
+    turn = amplitudes.transpose(2, 0, 1)[None]
+    q, d = u.shape
+    both = [turn * wave[:, None, :, None] for wave in (jnp.cos(phase), jnp.sin(phase))]
+    return jnp.concatenate([part.reshape(q, d, -1) for part in both], axis=2)
+
+
+@jax.jit
+def _parts(basis, rotations, amplitudes, coefficients, u):
+    k = basis.size
+    gradient = basis.gradients(u) @ coefficients[:k]
+    rotation = _rotation_features(rotations, amplitudes, u) @ coefficients[k:]
+    return Parts(gradient, rotation, basis.values(u) @ coefficients[:k])
+
+
+@jax.jit
+def _accumulate(frequencies, u, field, weights):
+    phase = u @ frequencies.T
+    z = jnp.concatenate([jnp.ones_like(u[:, :1]), u, jnp.cos(phase), jnp.sin(phase)], axis=1)
+    weighted = z * weights[:, None]
+    return weighted.T @ z, weighted.T @ field
+
+
+def condition_spectral(
+    points: np.ndarray,
+    field: np.ndarray,
+    inflation: np.ndarray,
+    hyper: Hyper,
+    frequencies: int,
+    seed: int = 0,
+    chunk: int = 16384,
+) -> SpectralPosterior:
+    """Condition the prior on any number of samples, in one pass over them."""
+    n, d = points.shape
+    basis = potentials(d, float(hyper.length_gradient), frequencies, seed)
+    # The rotation part has d - 1 amplitudes a frequency; hold the whole near 4,000 features.
+    turns = max(16, min(frequencies, 2000 // max(d - 1, 1))) if d > 1 else 0
+    rotations = potentials(d, float(hyper.length_rotation), turns, seed + 1).frequencies
+    amplitudes = _orthogonal_amplitudes(rotations, hyper)
+
+    waves = np.concatenate([basis.frequencies, rotations])
+    noise = max(float(hyper.noise), SMALLEST_NOISE)
+    gram: np.ndarray | float = 0.0
+    side: np.ndarray | float = 0.0
+    for start in range(0, n, chunk):
+        rows = slice(start, start + chunk)
+        g, b = _accumulate(waves, points[rows], field[rows], 1.0 / (noise * inflation[rows]))
+        gram, side = gram + np.asarray(g), side + np.asarray(b)
+
+    table = _combinations(basis, rotations, amplitudes)  # (d, features, scalars)
+    precision = np.diag(_prior_precision(basis, len(rotations), d, hyper))
+    right = np.zeros(table.shape[1])
+    for c in range(d):
+        precision += table[c] @ gram @ table[c].T
+        right += table[c] @ np.asarray(side)[:, c]
+    precision[np.diag_indices_from(precision)] *= 1.0 + 1e-12
+    factor = scipy.linalg.cholesky(precision, lower=True)
+    coefficients = scipy.linalg.cho_solve((factor, True), right)
+    return SpectralPosterior(basis, rotations, amplitudes, coefficients, factor, hyper)
+
+
+def _orthogonal_amplitudes(rotations: np.ndarray, hyper: Hyper) -> np.ndarray:
+    """For each frequency an orthonormal basis of the vectors across it, scaled to the divergence-free kernel."""
+    p, d = rotations.shape
+    if p == 0:
+        return np.zeros((0, max(d - 1, 0), d))
+    lengths = np.linalg.norm(rotations, axis=1)
+    _, _, frames = np.linalg.svd(rotations[:, None, :])
+    across = frames[:, 1:, :]
+    return across * (lengths * float(hyper.length_rotation) / np.sqrt(p * (d - 1)))[:, None, None]
+
+
+def _prior_precision(basis: Potentials, turns: int, d: int, hyper: Hyper) -> np.ndarray:
+    affine = basis.size - 2 * len(basis.frequencies)
+    variances = np.concatenate(
+        [
+            np.full(affine, AFFINE * float(hyper.gradient)),
+            np.full(basis.size - affine, float(hyper.gradient)),
+            np.full(2 * turns * (d - 1), float(hyper.rotation)),
+        ]
+    )
+    return 1.0 / variances
+
+
+def _combinations(basis: Potentials, rotations: np.ndarray, amplitudes: np.ndarray) -> np.ndarray:
+    """Coordinate c of vector feature k as a combination of the scalars (1, u, cos, sin): an array (d, k, scalars)."""
+    p, d = basis.frequencies.shape
+    t = len(rotations)
+    cos, sin = 1 + d, 1 + d + p + t
+    features = basis.size + 2 * t * max(d - 1, 0)
+    table = np.zeros((d, features, 1 + d + 2 * (p + t)))
+    index = np.arange(d)
+    table[index, index, 0] = 1.0
+    row = d
+    if basis.quadratic:
+        i, j = np.triu_indices(d)
+        norm = np.where(i == j, 2.0, np.sqrt(2.0))
+        rows = row + np.arange(len(i))
+        np.add.at(table, (i, rows, 1 + j), 1.0 / norm)
+        np.add.at(table, (j, rows, 1 + i), 1.0 / norm)
+        row += len(i)
+    k = np.arange(p)
+    for c in range(d):
+        w = basis.scale * basis.frequencies[:, c]
+        table[c, row + k, sin + k] = -w
+        table[c, row + p + k, cos + k] = w
+        if t:
+            turn = np.repeat(np.arange(t), d - 1)
+            rows = row + 2 * p + np.arange(t * (d - 1))
+            table[c, rows, cos + p + turn] = amplitudes[:, :, c].reshape(-1)
+            table[c, rows + t * (d - 1), sin + p + turn] = amplitudes[:, :, c].reshape(-1)
+    return table
