@@ -68,7 +68,7 @@ def cited():
 
 def test_every_label_in_the_code_is_listed_with_its_files():
     listed = {row[0].strip("`"): set(re.findall(r"`([^`]+)`", row[1])) for row in LABELS}
-    assert listed == cited(), "run `python docs/labels.py` and paste its table under Labels"
+    assert listed == cited(), "run `python docs/labels.py`"
 
 
 def test_every_label_of_a_symbol_is_cited_in_the_code():

@@ -7,6 +7,6 @@ import numpy as np
 check = beartype.beartype(
     conf=beartype.BeartypeConf(
         is_pep484_tower=True,
-        hint_overrides=beartype.BeartypeHintOverrides({jax.Array: jax.Array | np.ndarray | np.generic}),
+        hint_overrides=beartype.FrozenDict({jax.Array: jax.Array | np.ndarray | np.generic}),
     )
 )

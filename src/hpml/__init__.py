@@ -2,6 +2,8 @@
 
 from hpml.geometry.domain import Ball, Box, Simplices
 from hpml.geometry.metric import Dense, Diagonal, Euclidean, LowRank, Shahshahani, Varying
+from hpml.plugin.hodge import hodge_projection
+from hpml.plugin.preset import ctde_hpml
 from hpml.projection.affine import affine_projection
 from hpml.projection.nonpotentiality import nonpotentiality
 from hpml.projection.project import Projection, project
@@ -24,6 +26,8 @@ __all__ = [
     "Simplices",
     "Varying",
     "affine_projection",
+    "ctde_hpml",
+    "hodge_projection",
     "nonpotentiality",
     "project",
 ]

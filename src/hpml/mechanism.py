@@ -21,7 +21,7 @@ from hpml.projection.projectors.neural import NeuralProjector
 DISC = Ball(np.zeros(2))
 QUARTER_TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
 PROJECTORS: dict[str, Projector] = {
-    "graph, as in the paper": GraphProjector.paper(),
+    "graph (paper)": GraphProjector.paper(),
     "graph": GraphProjector(),
     "kernel (default)": KernelProjector(),
     "neural": NeuralProjector(),

@@ -31,10 +31,12 @@ def test_repeated_points_are_averaged_with_their_weights(seed):
         assert samples.replicates[row] == mine.sum()
 
 
-def test_distinct_points_keep_their_order():
+def test_points_keep_the_order_of_their_first_appearance():
     X = np.array([[3.0, 0.0], [1.0, 0.0], [2.0, 0.0]])
-    samples = gather_samples(X, X)
+    samples = gather_samples(X[[0, 1, 0, 2, 1]], X[[0, 1, 0, 2, 1]])
     np.testing.assert_array_equal(samples.points, X)
+    np.testing.assert_array_equal(samples.rows, [0, 1, 0, 2, 1])
+    samples = gather_samples(X, X)
     np.testing.assert_array_equal(samples.rows, [0, 1, 2])
     assert samples.noise is None
     assert samples.halves is None

@@ -64,7 +64,8 @@ class Metric(eqx.Module):
 
     def norm(self, vectors: Vectors, at: Vectors | None = None) -> Numbers:
         """|u|_M."""
-        return abs(self.inner(vectors, vectors, at)) ** 0.5
+        square: Any = self.inner(vectors, vectors, at)
+        return abs(square) ** 0.5
 
     def distance(self, left: Vectors, right: Vectors) -> Numbers:
         """|x - y|_M; with a varying metric, M is the mean of the two ends'."""

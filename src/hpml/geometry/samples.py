@@ -93,16 +93,15 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
     estimates = F if F.ndim == 3 else F[None]
     X, estimates, w = X[keep], estimates[:, keep], w[keep] / w.sum()
 
-    distinct, inverse, counts = np.unique(X, axis=0, return_inverse=True, return_counts=True)
-    inverse = inverse.reshape(-1)
+    _, first, inverse, counts = np.unique(X, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)  # of first appearance, as the caller gave them
+    distinct, counts = X[first[order]], counts[order]
+    inverse = np.argsort(order)[inverse.reshape(-1)]
     if len(distinct) < 2:
         raise ValueError(
             "All points that count are equal, so the field has no direction to be compared along: sample at least "
             "two distinct points."
         )
-    if len(distinct) == len(X):  # keep the caller's order
-        distinct, inverse = X, np.arange(len(X))
-        counts = np.ones(len(X), int)
     share = np.bincount(inverse, w)
 
     def average(values: np.ndarray) -> np.ndarray:

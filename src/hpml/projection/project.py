@@ -101,7 +101,7 @@ def project(
     if not isinstance(metric, Metric):
         raise ValueError(f"metric must be a metric such as hpml.Diagonal(m) or hpml.Dense(M), got {_kind(metric)}.")
     if not isinstance(projector, Projector):
-        raise ValueError(f"projector must be made, as in hpml.GraphProjector(k=16); got {_kind(projector)}.")
+        raise ValueError(f"projector must be made, as in hpml.GraphProjector(neighbours=16); got {_kind(projector)}.")
     samples = gather_samples(points, field, weights, metric)
     chart, inner, inner_metric = _enter_chart(samples, metric, measure)
     fit = projector.fit(inner, inner_metric, measure, key)

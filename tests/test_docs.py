@@ -1,0 +1,69 @@
+"""What the documents show runs, and what they point to exists."""
+
+import re
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import hpml
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def gradients(params):
+    return {"one": 0.1 * params["one"] + params["two"], "two": 0.1 * params["two"] - params["one"]}
+
+
+def test_every_example_of_the_readme_runs():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    params = {"one": jnp.ones(2), "two": jnp.ones(2)}
+    names = {
+        "hpml": hpml,
+        "optax": optax,
+        "points": points,
+        "field": -points,
+        "new_points": points[:3] / 2,
+        "params": params,
+        "grads": gradients(params),
+        "gradients": gradients,
+    }
+    examples = blocks("README.md")
+    assert len(examples) == 2
+    for example in examples:
+        exec(example, names)
+    assert names["p"].nonpotentiality < 0.05
+    assert np.isfinite(names["params"]["one"]).all()
+
+
+def test_the_plug_in_example_does_what_its_page_says(capsys):
+    (example,) = blocks("docs/plugin.md")
+    names: dict = {}
+    exec(example, names)
+    assert jnp.abs(names["params"]["one"]).max() < 1e-2
+    assert float(capsys.readouterr().out) == pytest.approx(0.99, abs=0.005)
+
+    params, state = {"one": jnp.ones(3), "two": jnp.ones(3)}, optax.sgd(0.3).init(None)
+    for _ in range(100):
+        updates, state = optax.sgd(0.3).update(names["gradients"](params), state)
+        params = optax.apply_updates(params, updates)
+    assert jnp.abs(params["one"]).max() > 5.0
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    folder = (ROOT / page).parent
+    for target in re.findall(r"\]\(([^)#\s]+)\)", (ROOT / page).read_text()):
+        assert target.startswith("https://") or (folder / target).exists(), target
