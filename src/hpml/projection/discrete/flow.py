@@ -30,7 +30,7 @@ class EdgeFlow(eqx.Module):
 
     @property
     def nonpotentiality(self) -> float:
-        """|cyclic|_W^2 / (|omega|_W^2 + epsilon), in [0, 1]; 0 for a zero flow (`def:disc_nonpot`, `lem:nonpot_props`)."""
+        """|cyclic|_W^2 / (|omega|_W^2 + epsilon), in [0, 1]; 0 for a zero flow (`def:disc_nonpot`)."""
         cyclic, total = self._energy(self.cyclic), self._energy(self.omega)
         return float(np.clip(cyclic / (total + EPSILON), 0.0, 1.0))
 

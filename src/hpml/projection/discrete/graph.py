@@ -1,6 +1,6 @@
 """The sample graph: symmetrised nearest neighbours in the M-distance (`subsec:sampling_graph`)."""
 
-from typing import Any, Literal, get_args
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -13,7 +13,9 @@ from hpml.geometry.metric import Euclidean, Metric
 from hpml.projection.discrete.chunks import in_chunks
 from hpml.projection.discrete.neighbours import nearest
 
-Weighting = Literal["unit", "inverse_square", "gaussian"]
+WEIGHTINGS = ("unit", "inverse_square", "gaussian")
+
+EDGES = 1 << 24  # some 2 GB with everything that is computed on them
 
 
 class SampleGraph(eqx.Module):
@@ -42,7 +44,7 @@ class SampleGraph(eqx.Module):
 
     @property
     def cycle_rank(self) -> int:
-        """m - n + c, the dimension of the cycle space (`rem:graph_cycle_space`); 0 means that every flow is a gradient."""
+        """m - n + c, the dimension of the cycle space (`rem:graph_cycle_space`); at 0 every flow is a gradient."""
         return self.edges.shape[0] - self.count + self.components
 
     def incidence(self) -> sp.csr_matrix:
@@ -70,12 +72,13 @@ def make_graph(
 
 
 def neighbour_graph(
-    points: Any, metric: Metric | None = None, k: int | None = None, weighting: Weighting = "inverse_square"
+    points: Any, metric: Metric | None = None, k: int | None = None, weighting: str = "inverse_square"
 ) -> SampleGraph:
     """The symmetrised k-nearest-neighbour graph of (n, d) points in the M-distance.
 
-    i and j are joined where either is among the other's k nearest; `k=None` takes `default_neighbours(n, d)`. Weights are
-    1 ("unit"), 1 / |dx|_M^2 ("inverse_square"), or exp(-|dx|_M^2 / 2 s^2) with s the median edge length ("gaussian").
+    i and j are joined where either is among the other's k nearest; `k=None` takes `default_neighbours(n, d)`. Weights
+    are 1 ("unit"), 1 / |dx|_M^2 ("inverse_square"), or exp(-|dx|_M^2 / 2 s^2) with s the median edge length
+    ("gaussian").
     """
     metric = Euclidean() if metric is None else metric
     X = as_matrix(points, "points")
@@ -90,8 +93,15 @@ def neighbour_graph(
 
 
 def default_neighbours(count: int, dimension: int) -> int:
-    """k from n and d."""
-    return int(np.clip(round(2.0 * count ** (4.0 / (4.0 + dimension))) + dimension, 1, count - 1))
+    """k = 2 n^1/2 + 2 min(d, n^1/2), at most n - 1, and at most 2^24 edges where that leaves 16 neighbours.
+
+    A graph with m edges explains a share n / m of any flow, so k must grow with n; but long edges blur the field. Tried
+    on potentials with sines and on swirls, d = 2 to 10 and n = 200 to 5,000: the best k for the direction was 32 to 64
+    at n = 200, 64 to 128 at n = 1,000 and about 128 at n = 5,000, and 64 or more in ten dimensions.
+    """
+    root = np.sqrt(count)
+    k = min(round(2.0 * (root + min(dimension, root))), max(16, EDGES // count))
+    return max(1, min(k, count - 1))
 
 
 def check_neighbours(k: int, count: int) -> int:
@@ -106,10 +116,10 @@ def check_neighbours(k: int, count: int) -> int:
     return int(k)
 
 
-def edge_weights(lengths: np.ndarray, weighting: Weighting) -> np.ndarray:
+def edge_weights(lengths: np.ndarray, weighting: str) -> np.ndarray:
     """w_e from the M-lengths of the edges."""
-    if weighting not in get_args(Weighting):
-        raise ValueError(f"weighting must be one of {', '.join(get_args(Weighting))}; got {weighting!r}.")
+    if weighting not in WEIGHTINGS:
+        raise ValueError(f"weighting must be one of {', '.join(WEIGHTINGS)}; got {weighting!r}.")
     if weighting == "unit":
         return np.ones_like(lengths)
     median = float(np.median(lengths)) or 1.0
@@ -120,7 +130,7 @@ def edge_weights(lengths: np.ndarray, weighting: Weighting) -> np.ndarray:
 
 
 def weigh_samples(graph: SampleGraph, weights: Float[Array, " n"]) -> SampleGraph:
-    """The graph with each edge weight times the mean weight of its two ends, scaled so that equal weights change nothing.
+    """The graph with each edge weight times the mean weight of its ends, scaled so that equal weights change nothing.
 
     The mean and not the product: every sample has about k edges whatever the density around it, so the edge energies
     at a node already stand for that one sample.
@@ -141,18 +151,18 @@ def _merge(rows: np.ndarray, index: np.ndarray, count: int) -> np.ndarray:
         key[piece] = np.minimum(i, j) * count + np.maximum(i, j)
 
     in_chunks(encode, len(rows))
-    key = key.reshape(-1)
-    key.sort()
-    first = np.empty(len(key), bool)
+    ranked = key.reshape(-1)
+    ranked.sort()
+    first = np.empty(len(ranked), bool)
     first[0] = True
-    np.not_equal(key[1:], key[:-1], out=first[1:])
-    key = key[first]
-    edges = np.empty((len(key), 2), np.int64)
+    np.not_equal(ranked[1:], ranked[:-1], out=first[1:])
+    distinct = ranked[first]
+    edges = np.empty((len(distinct), 2), np.int64)
 
     def decode(piece: slice) -> None:
-        np.divmod(key[piece], count, out=(edges[piece, 0], edges[piece, 1]))
+        np.divmod(distinct[piece], count, out=(edges[piece, 0], edges[piece, 1]))
 
-    in_chunks(decode, len(key))
+    in_chunks(decode, len(distinct))
     return edges
 
 

@@ -1,7 +1,7 @@
 """The cyclic flow on the clique complex: around triangles, and around holes (`rem:hodge_app`, `rem:graph_cycle_space`).
 
-With C the curl operator, one row a triangle, the cyclic flow is W^-1 C^T s (curl) plus a harmonic flow u with C u = 0 and
-B^T W u = 0. The two are orthogonal in W, and the harmonic flows have the dimension of the complex's first homology.
+With C the curl operator, one row a triangle, the cyclic flow is W^-1 C^T s (curl) plus a harmonic flow u with C u = 0
+and B^T W u = 0. The two are orthogonal in W, and the harmonic flows have the dimension of the complex's first homology.
 """
 
 import equinox as eqx

@@ -4,19 +4,20 @@ The field at a new point is unknown, so its value comes from a weighted affine f
 neighbours hold: c interpolates, h is a gradient. Constants pass exactly, and affine functions too up to the ridge.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
-from hpml.projection.discrete.graph import Weighting, edge_weights
+from hpml.projection.discrete.graph import edge_weights
 from hpml.projection.discrete.lift import fit_covector, solve_semidefinite
 from hpml.projection.discrete.neighbours import nearest
 
 
-class Insertion(NamedTuple):
+@dataclass(frozen=True)
+class Insertion:
     """The edges from q new points to their k nearest samples, closest first."""
 
     index: Int[Array, "q k"]
@@ -26,10 +27,10 @@ class Insertion(NamedTuple):
 
 
 def insert_points(
-    queries: Float[Array, "q d"], points: Float[Array, "n d"], metric: Metric, k: int, weighting: Weighting
+    queries: Float[Array, "q d"], points: Float[Array, "n d"], metric: Metric, k: int, weighting: str
 ) -> Insertion:
     """Join new points to the samples by edges weighted as the graph's are."""
-    found = nearest(queries, points, metric, k)
+    found = nearest(np.asarray(queries), np.asarray(points), metric, k)
     index, distance = np.empty_like(found.index), np.empty_like(found.distance)
     index[found.rows], distance[found.rows] = found.index, found.distance
     steps = points[index] - queries[:, None]

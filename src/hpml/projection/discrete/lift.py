@@ -1,12 +1,10 @@
-"""From edge values back to vectors: a weighted least-squares covector at each node (`eq:lifting_ls_h`, `eq:lifting_metric`).
+"""From edge values back to vectors: a least-squares covector at each node (`eq:lifting_ls_h`, `eq:lifting_metric`).
 
-The covector h of a neighbourhood minimises sum_j w_j (<h, dx_j> - y_j)^2 + ridge |h|^2. With Z the rows w_j^1/2 dx_j and
-v = w^1/2 y, the primal form solves (Z^T Z + ridge I) h = Z^T v, d equations; the dual form h = Z^T (Z Z^T + ridge I)^-1 v
-solves as many as there are neighbours (Woodbury). They are the same number up to rounding. With no ridge, a neighbourhood
-that does not span the space gives the smallest h.
+The covector h of a neighbourhood minimises sum_j w_j (<h, dx_j> - y_j)^2 + ridge |h|^2. With Z the rows w_j^1/2 dx_j
+and v = w^1/2 y, the primal form solves (Z^T Z + ridge I) h = Z^T v, d equations; the dual form is
+h = Z^T (Z Z^T + ridge I)^-1 v, as many equations as neighbours (Woodbury). They agree up to rounding. With no ridge, a
+neighbourhood that does not span the space gives the smallest h.
 """
-
-from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +13,6 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array
 from hpml.projection.discrete.chunks import in_chunks
 from hpml.projection.discrete.graph import SampleGraph
-
-Form = Literal["primal", "dual"]
 
 ENTRIES = 1 << 19  # numbers in one batch of neighbourhoods: 4 MB an array
 FLAT = 1e-10  # eigenvalues below this share of the largest are directions that the neighbourhood does not see
@@ -27,19 +23,21 @@ def lift_flow(
     points: Float[Array, "n d"],
     flow: Float[Array, " m"],
     ridge: float = 0.0,
-    form: Form | None = None,
+    form: str | None = None,
 ) -> Float[Array, "n d"]:
-    """The covector h^i at each node that fits an edge flow on the node's edges (`eq:lifting_ls_h`); raise it for a vector.
+    """The covector h^i at each node that fits an edge flow on the node's edges (`eq:lifting_ls_h`).
 
-    A potential is lifted as its flow B phi. Turning an edge around changes the sign of both dx and its value, so each edge
-    enters the fits at its two ends in the same way.
+    A potential is lifted as its flow B phi. Turning an edge around changes the sign of both dx and its value, so each
+    edge enters the fits at its two ends in the same way. `Metric.raise_index` makes a vector of h.
     """
-    X, edges = np.asarray(points), np.asarray(graph.edges)
-    m, n, d = len(edges), graph.count, X.shape[1]
+    X = np.asarray(points)
+    tail, head = (np.ascontiguousarray(end) for end in np.asarray(graph.edges).T)
+    m, n, d = len(tail), graph.count, X.shape[1]
     out = np.zeros((n, d))
     # Incident edges of each node, one row a node; nodes of one degree are then solved as one batch, with no padding.
-    ends = np.concatenate([edges[:, 0], edges[:, 1]])
-    incident = sp.coo_matrix((np.zeros(2 * m, np.int8), (ends, np.tile(np.arange(m), 2))), shape=(n, m)).tocsr()
+    incident = sp.coo_matrix(
+        (np.zeros(2 * m, np.int8), (np.concatenate([tail, head]), np.tile(np.arange(m), 2))), shape=(n, m)
+    ).tocsr()
     degree = np.diff(incident.indptr)
     ranked = np.argsort(degree, kind="stable")
     for size in np.unique(degree[degree > 0]):
@@ -49,7 +47,7 @@ def lift_flow(
         def fit(piece: slice, nodes: np.ndarray = nodes, size: int = int(size)) -> None:
             some = nodes[piece]
             e = incident.indices[incident.indptr[some][:, None] + np.arange(size)]
-            step = X.take(edges[:, 1].take(e), 0) - X.take(edges[:, 0].take(e), 0)
+            step = X.take(head.take(e), 0) - X.take(tail.take(e), 0)
             out[some] = fit_covector(step, flow.take(e), graph.weights.take(e), ridge, form)
 
         in_chunks(fit, len(nodes), max(1, ENTRIES // (int(size) * d)))
@@ -61,9 +59,9 @@ def fit_covector(
     values: Float[Array, "q k"],
     weights: Float[Array, "q k"],
     ridge: float = 0.0,
-    form: Form | None = None,
+    form: str | None = None,
 ) -> Float[Array, "q d"]:
-    """h for each of q neighbourhoods of k steps; `form=None` takes the smaller system."""
+    """h for each of q neighbourhoods of k steps, by the "primal" or "dual" form; None takes the smaller system."""
     k, d = steps.shape[1:]
     root = np.sqrt(weights)
     Z, v = steps * root[..., None], values * root
@@ -77,7 +75,7 @@ def fit_covector(
 def solve_semidefinite(
     matrix: Float[Array, "q s s"], right: Float[Array, "q s"], ridge: float = 0.0
 ) -> Float[Array, "q s"]:
-    """(A + ridge I)^-1 b for a batch of semidefinite A, by the pseudo-inverse where A + ridge I is close to singular."""
+    """(A + ridge I)^-1 b for a batch of semidefinite A; the pseudo-inverse where A + ridge I is close to singular."""
     s = matrix.shape[-1]
     A = matrix + ridge * np.eye(s) if ridge else matrix
     mean = np.trace(A, axis1=-2, axis2=-1) / s

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from hpml.geometry.arrays import Array
-from hpml.projection.discrete.graph import Weighting
 from hpml.projection.projector import LocalSamples
 
 FLOOR = 1e-6  # shortest edge, as a share of the median one: a repeated row has no distance
@@ -32,7 +31,7 @@ def empty_local(count: int, rank: int, dtype: jnp.dtype) -> LocalGraph:
     return LocalGraph(rows, rows, jnp.zeros(count, bool), jnp.zeros(count, dtype), jnp.zeros(count, jnp.int32))
 
 
-def fit_local(samples: LocalSamples, k: int, weighting: Weighting) -> LocalGraph:
+def fit_local(samples: LocalSamples, k: int, weighting: str) -> LocalGraph:
     """Symmetrised neighbours, edge flow and Poisson solve of the rows in the mask (`alg:hodge-proj`)."""
     dtype = samples.points.dtype
     with jax.enable_x64(True):
@@ -68,7 +67,7 @@ def fit_local(samples: LocalSamples, k: int, weighting: Weighting) -> LocalGraph
 
 
 def local_covectors(
-    graph: LocalGraph, point: Float[Array, " r"], field: Float[Array, " r"], k: int, weighting: Weighting, ridge: float
+    graph: LocalGraph, point: Float[Array, " r"], field: Float[Array, " r"], k: int, weighting: str, ridge: float
 ) -> tuple[Float[Array, " r"], Float[Array, " r"], Bool[Array, ""]]:
     """The lifted cyclic flow and the lifted potential on a point's k edges, and whether it has any.
 
@@ -106,13 +105,13 @@ def _masked(rows: Float[Array, "n r"], mask: Bool[Array, " n"]) -> Float[Array, 
     return jnp.nan_to_num(jnp.where(mask[:, None], rows, 0.0).astype(jnp.float64))
 
 
-def _weights(distance: Array, joined: Array, weighting: Weighting) -> Array:
+def _weights(distance: Array, joined: Array, weighting: str) -> Array:
     """As `graph.edge_weights`, zero where there is no edge."""
     if weighting == "unit":
         return jnp.where(joined, 1.0, 0.0)
     count = joined.sum()
     ranked = jnp.sort(jnp.where(joined, distance, jnp.inf).reshape(-1))
-    median = jnp.where(count > 0, ranked[jnp.maximum(count // 2, 0)], 1.0)
+    median = 0.5 * (ranked[jnp.maximum(count - 1, 0) // 2] + ranked[count // 2])
     median = jnp.where(jnp.isfinite(median) & (median > 0), median, 1.0)
     if weighting == "gaussian":
         return jnp.where(joined, jnp.maximum(jnp.exp(-0.5 * (distance / median) ** 2), 1e-12), 0.0)

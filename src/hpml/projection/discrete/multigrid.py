@@ -1,9 +1,9 @@
-"""Aggregation multigrid, the preconditioner of the graph Poisson solve where the samples look like a solid or a surface.
+"""Aggregation multigrid, the preconditioner of the graph Poisson solve where samples fill a solid or a surface.
 
-pyamg groups the nodes into aggregates, level by level, with piecewise constant interpolation; that takes a twentieth of
+pyamg groups the nodes into aggregates, level by level, with piecewise constant interpolation; that takes an eighth of
 the time of smoothed aggregation on a graph with eighteen neighbours a node. What such interpolation lacks is made up by
-visiting each coarse level twice (a W-cycle) and stretching its correction. The cycle runs in float32: it only steers the
-iterations, which are in float64.
+visiting each coarse level twice (a W-cycle) and stretching its correction. The cycle runs in float32: it only steers
+the iterations, which are in float64.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Level(NamedTuple):
 
 def aggregation_cycle(L: sp.csr_matrix) -> Callable[[np.ndarray], np.ndarray]:
     """A function r -> z close to L^-1 r, symmetric and positive but for rounding."""
-    # An edge is strong where it carries about an average node's even share; a fixed threshold would see none at large k.
+    # An edge is strong where it carries about an even share of a node's weight; a fixed bound sees none at large k.
     threshold = 0.9 * L.shape[0] / max(L.nnz - L.shape[0], 1)
     hierarchy = pyamg.smoothed_aggregation_solver(
         L,

@@ -5,7 +5,8 @@ mean point and ranked again by `Metric.distance`. Up to six dimensions a k-d tre
 pairs in float32, so its candidates are centred first and ranked again in float64.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import faiss
 import numpy as np
@@ -22,7 +23,8 @@ COARSE_COUNT = 100_000  # above it faiss searches the closest cells only, and a 
 VARYING_FACTOR = 3  # candidates for each wanted neighbour under a varying metric
 
 
-class Neighbours(NamedTuple):
+@dataclass(frozen=True)
+class Neighbours:
     """Row a holds the k samples nearest to query rows[a], closest first, and their M-distances."""
 
     rows: np.ndarray  # (q,)
@@ -31,7 +33,7 @@ class Neighbours(NamedTuple):
 
 
 def nearest(queries: np.ndarray, points: np.ndarray, metric: Metric, k: int, itself: bool = False) -> Neighbours:
-    """The k nearest points of each query; with `itself` the queries are the points, and no point is its own neighbour."""
+    """The k nearest points of each query; with `itself` the queries are the points, none its own neighbour."""
     if metric.constant:
         centre = points.mean(0)
         white = np.asarray(metric.whiten(points - centre))
@@ -63,7 +65,7 @@ def _euclidean(queries: np.ndarray, points: np.ndarray, k: int, itself: bool) ->
         rows = tree.indices if itself else cKDTree(queries).indices
         distance, index = tree.query(queries[rows], wanted, workers=-1)
         distance, index = distance.reshape(-1, wanted), index.reshape(-1, wanted)
-        return Neighbours(rows, *_without_self(rows, index, distance)) if itself else Neighbours(rows, index, distance)
+        return Neighbours(rows, *(_without_self(rows, index, distance) if itself else (index, distance)))
     wide = min(n, wanted + k // 2 + SPARE)
     index = _faiss(points.astype(np.float32), queries.astype(np.float32), wide)
     distance = np.empty(index.shape)
@@ -80,7 +82,7 @@ def _euclidean(queries: np.ndarray, points: np.ndarray, k: int, itself: bool) ->
 
 def _faiss(points: np.ndarray, queries: np.ndarray, k: int) -> np.ndarray:
     n, d = points.shape
-    index = faiss.IndexFlatL2(d)
+    index: Any = faiss.IndexFlatL2(d)
     if n > COARSE_COUNT:
         cells = int(4 * np.sqrt(n))
         index = faiss.IndexIVFFlat(index, d, cells)

@@ -3,12 +3,11 @@
 - "cholesky": dense, for small graphs. Each component's constant is added to the Laplacian, which makes it definite and
   fixes the gauge exactly; a pinned node would spread its rounding over the whole component.
 - "amg": conjugate gradients behind aggregation multigrid, for graphs that look like a curve, a surface or a solid.
-- "cg": conjugate gradients behind the diagonal. Above three intrinsic dimensions a graph mixes so fast that it needs some
-  thirty steps; it also runs on a GPU, edge by edge, where JAX finds one.
+- "cg": conjugate gradients behind the diagonal. Above three intrinsic dimensions a graph mixes so fast that it needs
+  some tens of steps; it also runs on a GPU, edge by edge, where JAX finds one.
 """
 
 from collections.abc import Callable
-from typing import Literal, get_args
 
 import equinox as eqx
 import jax
@@ -22,9 +21,9 @@ from hpml.geometry.arrays import Array
 from hpml.projection.discrete.graph import SampleGraph
 from hpml.projection.discrete.multigrid import aggregation_cycle
 
-Solver = Literal["cholesky", "amg", "cg"]
+SOLVERS = ("cholesky", "amg", "cg")
 
-# |L phi - b| / |b| at which the iterations stop: two digits below the 1e-9 that orthogonality and Pythagoras are held to.
+# |L phi - b| / |b| where the iterations stop: two digits below the 1e-9 that orthogonality and Pythagoras are held to.
 TOLERANCE = 1e-11
 DENSE_COUNT = {"cpu": 1_200, "gpu": 12_000}  # measured: where the dense factor stops being the fastest
 AMG_COUNT = 20_000  # below it the hierarchy costs more than the plain iterations that it saves
@@ -42,19 +41,19 @@ class PoissonSolution(eqx.Module):
     residual: float = eqx.field(static=True)
 
 
-def solve_poisson(graph: SampleGraph, omega: Float[Array, " m"], solver: Solver | None = None) -> PoissonSolution:
+def solve_poisson(graph: SampleGraph, omega: Float[Array, " m"], solver: str | None = None) -> PoissonSolution:
     """The least-squares potential of an edge flow (`def:disc_proj`).
 
-    Solves L phi = b with L = B^T W B and b = B^T W omega. `solver=None` chooses from size, intrinsic dimension and device.
+    Solves L phi = b with L = B^T W B and b = B^T W omega. `solver=None` chooses from size, dimension and device.
     """
     if solver is None:
         solver = choose_solver(graph)
-    if solver not in get_args(Solver):
-        raise ValueError(f"solver must be one of {', '.join(get_args(Solver))} or None; got {solver!r}.")
+    if solver not in SOLVERS:
+        raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or None; got {solver!r}.")
     flow = np.asarray(graph.weights * omega, np.float64)
     # A power of two near the largest entry: exact, and no weight or field scale can over- or underflow the iterations.
     scale = np.exp2(np.round(np.log2(np.abs(flow).max(initial=0.0) or 1.0)))
-    b = divergence(graph, flow / scale)
+    b = np.asarray(divergence(graph, flow / scale))
     if not b.any():
         return PoissonSolution(b, solver, 0, 0.0)
     if solver == "cholesky":
@@ -66,7 +65,7 @@ def solve_poisson(graph: SampleGraph, omega: Float[Array, " m"], solver: Solver 
     return PoissonSolution(centre(phi, graph) * scale, solver, iterations, residual)
 
 
-def choose_solver(graph: SampleGraph) -> Solver:
+def choose_solver(graph: SampleGraph) -> str:
     """The solver that was fastest for graphs of this size, dimension and device."""
     if graph.count <= DENSE_COUNT[device()]:
         return "cholesky"
@@ -112,8 +111,8 @@ def conjugate_gradients(
 ) -> tuple[np.ndarray, int, float]:
     """x with A x = b for a semidefinite A and b in its range, the number of steps, and |A x - b| / |b|.
 
-    The step length is the flexible (Polak-Ribiere) one, which forgives a preconditioner in float32. It stops early where
-    rounding lets the residual fall no further: with hardly any potential in the flow, |b| is rounding itself.
+    The step length is the flexible (Polak-Ribiere) one, which forgives a preconditioner in float32. It stops early
+    where rounding lets the residual fall no further: with hardly any potential in the flow, |b| is rounding itself.
     """
     x, r = np.zeros_like(b), b.copy()
     goal = tolerance * np.linalg.norm(b)
@@ -179,7 +178,7 @@ def _cholesky(graph: SampleGraph, b: np.ndarray) -> tuple[np.ndarray, int, float
 
 
 def _cg_edges(graph: SampleGraph, b: np.ndarray) -> tuple[np.ndarray, int, float]:
-    """Conjugate gradients where JAX computes, with no matrix: each product is one gather and one scatter of the edges."""
+    """Conjugate gradients where JAX computes, with no matrix: a product is one gather and one scatter of the edges."""
     with jax.enable_x64(True):
         i, j = (jnp.asarray(end, jnp.int32) for end in graph.edges.T)
         phi, steps, residual = _edge_iterations(i, j, jnp.asarray(graph.weights), jnp.asarray(b), MAX_ITERATIONS)
@@ -199,7 +198,7 @@ def _edge_iterations(i, j, w, b, limit):
     goal = TOLERANCE * jnp.linalg.norm(b)
 
     def going(state):
-        x, r, p, rz, best, best_size, since, steps = state
+        *_, best_size, since, steps = state
         return (best_size > goal) & (since < 200) & (steps < limit)
 
     def step(state):

@@ -1,6 +1,7 @@
 """The graph projector: nearest neighbours, edge flow, Poisson solve, lift (`sec:discrete`, `alg:hodge-proj`)."""
 
-from typing import Any, Literal, get_args
+from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,8 +14,8 @@ from hpml.geometry.metric import Metric
 from hpml.geometry.samples import Measure, Samples, draw_measure
 from hpml.projection.discrete.flow import EdgeFlow, edge_flow, split_flow
 from hpml.projection.discrete.graph import (
+    WEIGHTINGS,
     SampleGraph,
-    Weighting,
     check_neighbours,
     default_neighbours,
     neighbour_graph,
@@ -24,10 +25,10 @@ from hpml.projection.discrete.insert import Insertion, fit_gradient, insert_poin
 from hpml.projection.discrete.lift import lift_flow
 from hpml.projection.discrete.local import LocalGraph, empty_local, fit_local, local_covectors
 from hpml.projection.discrete.neighbours import nearest
-from hpml.projection.discrete.poisson import PoissonSolution, Solver, solve_poisson
+from hpml.projection.discrete.poisson import SOLVERS, PoissonSolution, solve_poisson
 from hpml.projection.projector import Energy, Fit, LocalSamples, Projector
 
-Lift = Literal["residual", "potential"]
+LIFTS = ("residual", "potential")
 
 DRAWS = 64  # points of a given measure for each sample: its weight is known to about an eighth
 BATCH = 1 << 22  # numbers in one batch of inserted points
@@ -44,8 +45,8 @@ class GraphFit(Fit):
     node_direction: Float[Array, "n d"]
     split_energy: Energy
     neighbours: int = eqx.field(static=True)
-    weighting: Weighting = eqx.field(static=True)
-    lift: Lift = eqx.field(static=True)
+    weighting: str = eqx.field(static=True)
+    lift: str = eqx.field(static=True)
     ridge: float = eqx.field(static=True)
 
     @property
@@ -60,8 +61,8 @@ class GraphFit(Fit):
     def potential(self, points):
         """The potential at new points, relative to the component of the nearest sample (`rem:query_point_graph`).
 
-        With the residual lift it follows the trapezoid rule along the edges to the neighbours, which is exact for a quadratic
-        potential; with the potential lift it is the affine fit to the neighbours' potentials.
+        With the residual lift it follows the trapezoid rule along the edges to the neighbours, which is exact for a
+        quadratic potential; with the potential lift it is the affine fit to the neighbours' potentials.
         """
         return self._inserted(points)[0]
 
@@ -90,7 +91,7 @@ class GraphFit(Fit):
         X, phi = np.asarray(self.samples.points), np.asarray(self.flow.node_potential)
         new = insert_points(Q, X, self.metric, self.neighbours, self.weighting)
         labels = self.graph.labels[new.index]
-        near = new._replace(weights=new.weights * (labels == labels[:, :1]))  # components have their own constants
+        near = replace(new, weights=new.weights * (labels == labels[:, :1]))  # components have their own constants
         values = phi[new.index]
         if self.lift == "potential":
             direction = np.asarray(self.metric.raise_index(fit_gradient(near, values, self.ridge), Q))
@@ -115,29 +116,27 @@ class GraphProjector(Projector):
 
     - `neighbours`: k, or None to choose it from n and d (`discrete.graph.default_neighbours`).
     - `weighting`: "unit", "inverse_square" (the edge energies then stand for E|F|_M^2) or "gaussian". Sample weights
-      multiply each edge weight by the mean of its ends; a measure becomes sample weights by the share of it that is closest
-      to each sample.
-    - `lift`: "residual" takes the lifted cyclic flow from the field, which keeps a pure potential field as it is and leaves
-      alone what the graph cannot see; "potential" lifts the potential (`eq:lifting_metric`).
+      multiply each edge weight by the mean of its ends; a measure becomes sample weights by the share of it that is
+      closest to each sample.
+    - `lift`: "residual" takes the lifted cyclic flow from the field, which keeps a pure potential field as it is and
+      leaves alone what the graph cannot see; "potential" lifts the potential (`eq:lifting_metric`).
     - `ridge`: lambda of `eq:lifting_ls_h`.
     - `solver`: "cholesky", "amg", "cg", or None to choose.
     """
 
     neighbours: int | None = eqx.field(static=True, default=None)
-    weighting: Weighting = eqx.field(static=True, default="inverse_square")
-    lift: Lift = eqx.field(static=True, default="residual")
+    weighting: str = eqx.field(static=True, default="inverse_square")
+    lift: str = eqx.field(static=True, default="residual")
     ridge: float = eqx.field(static=True, default=1e-3)
-    solver: Solver | None = eqx.field(static=True, default=None)
+    solver: str | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         """Reject hyperparameters that no data could make valid."""
         if self.neighbours is not None and self.neighbours < 1:
             raise ValueError(f"neighbours must be a whole number of at least 1, got {self.neighbours}.")
-        choices = (("weighting", Weighting), ("lift", Lift), ("solver", Solver))
-        for name, allowed in choices:
-            value = getattr(self, name)
-            if value not in get_args(allowed) and not (name == "solver" and value is None):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(allowed))}; got {value!r}.")
+        for name, allowed in (("weighting", WEIGHTINGS), ("lift", LIFTS), ("solver", (*SOLVERS, None))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}; got {getattr(self, name)!r}.")
         if not self.ridge >= 0:
             raise ValueError(f"ridge must not be negative, got {self.ridge}.")
 
@@ -184,7 +183,7 @@ class GraphProjector(Projector):
 
 
 def _measure_weights(samples: Samples, metric: Metric, measure: Measure, key: Any) -> np.ndarray:
-    """The share of the measure that is closest to each sample; a tenth is spread evenly, so that no sample drops out."""
+    """The share of the measure that is closest to each sample; a tenth is spread evenly, so that none drops out."""
     n = samples.count
     drawn, shares = draw_measure(measure, samples, key, min(DRAWS * n, 1 << 20))
     found = nearest(np.asarray(drawn), np.asarray(samples.points), metric, 1)
@@ -196,8 +195,8 @@ def _energy(
 ) -> Energy:
     """E|F|_M^2 in three parts. The flow says which share is cyclic; the noise's part in that share is taken out.
 
-    With two estimates a, b of the field the cyclic energy without noise is <cyclic_a, cyclic_b>_W. With repeated points only,
-    the share of the noise that looks cyclic is found by passing drawn noise through the same graph.
+    With two estimates a, b of the field the cyclic energy without noise is <cyclic_a, cyclic_b>_W. With repeated points
+    only, the share of the noise that looks cyclic is found by passing drawn noise through the same graph.
     """
     X, F = np.asarray(samples.points), np.asarray(samples.field)
     total = float(weights @ np.asarray(metric.inner(F, F, X)) / weights.sum())

@@ -1,0 +1,269 @@
+"""The graph projector: exact where the method is, honest about energy, and the same under jit."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpml.geometry.domain import Box
+from hpml.geometry.metric import Dense, Diagonal, Euclidean, Shahshahani
+from hpml.geometry.samples import gather_samples
+from hpml.projection.projector import LocalSamples
+from hpml.projection.projectors.graph import GraphProjector
+
+
+def ball(rng, n, d):
+    X = rng.normal(size=(n, d))
+    return X / np.linalg.norm(X, axis=1, keepdims=True) * rng.uniform(size=(n, 1)) ** (1 / d)
+
+
+def fit(projector, X, F, metric=None, **options):
+    metric = Euclidean() if metric is None else metric
+    return projector.fit(gather_samples(X, F, options.pop("weights", None), metric), metric, **options)
+
+
+def gradient(X):
+    return -X - 0.5 * np.sin(2.0 * X)
+
+
+def rotation(d, rng):
+    S = rng.normal(size=(d, d))
+    return (S - S.T) / np.linalg.norm(S - S.T, 2)
+
+
+def error(found, exact):
+    return np.linalg.norm(found - exact) / np.linalg.norm(exact)
+
+
+def test_the_residual_lift_leaves_a_gradient_alone():
+    # To the trapezoid rule's third order in the edge length; the lifted potential is off by a third.
+    rng = np.random.default_rng(0)
+    X = ball(rng, 1000, 3)
+    answer = fit(GraphProjector(neighbours=8), X, gradient(X))
+    assert error(answer.at_samples()[1], gradient(X)) < 0.003
+    assert answer.energy().nonpotentiality < 1e-4
+    Q = ball(rng, 200, 3)
+    assert error(answer.direction(Q), gradient(Q)) < 0.02
+    assert error(fit(GraphProjector.paper(), X, gradient(X)).at_samples()[1], gradient(X)) > 0.1
+
+
+@pytest.mark.parametrize("d", [2, 10])
+def test_a_quadratic_potential_is_exact(d):
+    rng = np.random.default_rng(1)
+    X, Q = rng.normal(size=(150, d)), 0.5 * rng.normal(size=(20, d))
+    A = rng.normal(size=(d, d))
+    A = A + A.T
+    answer = fit(GraphProjector(neighbours=20, ridge=0.0), X, X @ A)
+    potential, direction = answer.at_samples()
+    exact = 0.5 * np.einsum("nd,de,ne->n", X, A, X)
+    np.testing.assert_allclose(direction, X @ A, atol=1e-7)
+    np.testing.assert_allclose(potential, exact - exact.mean(), atol=1e-7)
+    np.testing.assert_allclose(answer.direction(Q), Q @ A, atol=1e-6)
+    np.testing.assert_allclose(answer.potential(Q), 0.5 * np.einsum("nd,de,ne->n", Q, A, Q) - exact.mean(), atol=1e-6)
+
+
+def test_rotation_is_found_and_taken_out():
+    rng = np.random.default_rng(2)
+    X, S = ball(rng, 1000, 3), rotation(3, rng)
+    swirl = 4.0 * X @ S.T
+    answer = fit(GraphProjector(), X, gradient(X) + swirl)
+    Q = ball(rng, 200, 3)
+    assert error(answer.at_samples()[1], gradient(X)) < 0.35  # the raw field: 1.9
+    assert error(answer.direction(Q), gradient(Q)) < 0.3
+    true = (swirl**2).sum() / ((gradient(X) + swirl) ** 2).sum()
+    assert answer.energy().nonpotentiality == pytest.approx(true, abs=0.06)
+
+
+def test_at_a_sample_the_answer_is_the_samples_own():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 2))
+    for projector in (GraphProjector(), GraphProjector.paper()):
+        answer = fit(projector, X, rng.normal(size=(60, 2)))
+        potential, direction = answer.at_samples()
+        np.testing.assert_array_equal(answer.direction(X), direction)
+        np.testing.assert_array_equal(answer.potential(X), potential)
+
+
+def test_whitening_the_space_changes_nothing():
+    # With M = W^T W the problem in coordinates W x is Euclidean, and its answer is W g.
+    rng = np.random.default_rng(4)
+    X, F, A = rng.normal(size=(120, 3)), rng.normal(size=(120, 3)), rng.normal(size=(3, 3))
+    metric = Dense(A @ A.T + 0.5 * np.eye(3))
+    projector = GraphProjector(neighbours=6, ridge=0.0)
+    inside = fit(projector, metric.whiten(X), metric.whiten(F))
+    outside = fit(projector, X, F, metric)
+    np.testing.assert_allclose(outside.at_samples()[0], inside.at_samples()[0], atol=1e-9)
+    np.testing.assert_allclose(metric.whiten(outside.at_samples()[1]), inside.at_samples()[1], atol=1e-7)
+
+
+def test_a_replicator_field_of_a_potential_is_a_metric_gradient():
+    rng = np.random.default_rng(5)
+    X = rng.dirichlet(np.full(4, 6.0), size=400)[:, :3]
+    metric = Shahshahani(4)
+    F = np.asarray(metric.raise_index(np.cos(3 * X), X))
+    answer = fit(GraphProjector(neighbours=10), X, F, metric)
+    assert error(answer.at_samples()[1], F) < 0.05
+    assert answer.energy().nonpotentiality < 1e-3
+
+
+def test_energy_adds_up_and_uses_the_weights():
+    rng = np.random.default_rng(6)
+    X, F, s = rng.normal(size=(80, 2)), rng.normal(size=(80, 2)), rng.uniform(0.1, 1, 80)
+    metric = Diagonal([2.0, 0.5])
+    energy = fit(GraphProjector(), X, F, metric, weights=s).energy()
+    total = (s / s.sum()) @ np.asarray(metric.inner(F, F))
+    assert energy.potential + energy.circulation + energy.noise == pytest.approx(total)
+    assert energy.noise == 0.0
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_known_noise_does_not_count_as_circulation(repeated):
+    rng = np.random.default_rng(7)
+    X = ball(rng, 600, 3)
+    noisy = gradient(X) + 2.0 * rng.normal(size=(2, 600, 3)) * np.sqrt((gradient(X) ** 2).mean())
+    points, field = (np.concatenate([X, X]), np.concatenate(noisy)) if repeated else (X, noisy)
+    energy = fit(GraphProjector(), points, field).energy()
+    assert fit(GraphProjector(), X, noisy.mean(0)).energy().nonpotentiality > 0.4
+    assert energy.nonpotentiality < 0.15
+    assert min(energy.potential, energy.circulation, energy.noise) >= 0.0
+
+
+def test_a_measure_moves_the_split():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(500, 2)) * 0.5
+    X = X[np.abs(X).max(1) < 1.0]
+    F = -X + 2.0 * X[:, ::-1] * [1.0, -1.0] * (X[:, :1] > 0)
+    plain, moved = (
+        fit(GraphProjector(neighbours=10), X, F, measure=mu, key=jax.random.key(0))
+        for mu in (None, Box([-1, -1], [1, 1]))
+    )
+    s = np.asarray(moved.flow.weights / plain.flow.weights)
+    edge = np.linalg.norm(X[moved.flow.edges].mean(1), axis=1)
+    assert s[edge > 0.8].mean() > 2.0 * s[edge < 0.3].mean()
+
+
+def test_hyperparameters_are_checked():
+    for options in ({"neighbours": 0}, {"weighting": "x"}, {"lift": "x"}, {"solver": "x"}, {"ridge": -1.0}):
+        with pytest.raises(ValueError, match="must"):
+            GraphProjector(**options)
+    with pytest.raises(ValueError, match="neighbours=4"):
+        fit(GraphProjector.paper(), np.eye(4), np.eye(4))
+    paper = GraphProjector.paper()
+    assert (paper.neighbours, paper.weighting, paper.lift, paper.ridge) == (4, "unit", "potential", 1e-4)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 12), st.integers(1, 5), st.sampled_from([0.0, 1e-20, 1.0, 1e20]))
+@settings(max_examples=40, deadline=None)
+def test_never_a_nan(seed, n, d, scale):
+    rng = np.random.default_rng(seed)
+    X, F = rng.integers(-3, 4, (n, d)).astype(float), scale * rng.integers(-2, 3, (n, d))
+    if len(np.unique(X, axis=0)) < 2:
+        return
+    answer = fit(GraphProjector(), X, F)
+    Q = np.concatenate([X, 10.0 * rng.normal(size=(3, d))])
+    for part in (*answer.at_samples(), answer.direction(Q), answer.potential(Q)):
+        assert np.isfinite(part).all()
+    assert 0.0 <= answer.energy().nonpotentiality <= 1.0
+
+
+# The same split under jit, for a trainer's history.
+
+
+def local(projector, X, F, count=None, dtype=jnp.float32):
+    n, r = X.shape
+    count = count or n
+    points, field = np.full((2, count, r), np.nan)
+    points[:n], field[:n] = X, F
+    state = projector.local_init(count, r, jax.random.key(0))
+    rows = LocalSamples(jnp.asarray(points, dtype), jnp.asarray(field, dtype), jnp.arange(count) < n)
+    return jax.jit(projector.local_fit)(state, rows), state
+
+
+@pytest.mark.parametrize("weighting", ["unit", "inverse_square", "gaussian"])
+def test_the_local_potential_is_the_hosts(weighting):
+    rng = np.random.default_rng(9)
+    X = np.concatenate([rng.normal(size=(30, 4)), rng.normal(size=(20, 4)) + 20.0])
+    F = rng.normal(size=X.shape)
+    projector = GraphProjector(neighbours=5, weighting=weighting)
+    state, before = local(projector, X, F, count=64)
+    host = fit(projector, X, F)
+    assert host.graph.components == 2
+    np.testing.assert_allclose(
+        state.potential[:50], host.at_samples()[0], atol=2e-4 * np.abs(host.at_samples()[0]).max()
+    )
+    assert not state.potential[50:].any()
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), state) == jax.tree.map(lambda x: (x.shape, x.dtype), before)
+
+
+@pytest.mark.parametrize("r", [3, 40])
+def test_the_local_residual_is_the_lifted_cyclic_flow(r):
+    rng = np.random.default_rng(10)
+    X, S = rng.normal(size=(60, r)), rotation(r, rng)
+    F = -X + 2.0 * X @ S.T
+    projector = GraphProjector(neighbours=59)
+    state, _ = local(projector, X, F)
+    residual = jax.vmap(lambda x, f: projector.local_residual(state, x, f))(
+        jnp.asarray(X, jnp.float32), jnp.asarray(F, jnp.float32)
+    )
+    host = fit(projector, X, F)
+    # With every row a neighbour, inserting a row again finds its own edges.
+    np.testing.assert_allclose(residual, F - host.at_samples()[1], atol=2e-3)
+
+
+def test_the_local_residual_of_a_gradient_is_zero():
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(40, 5))
+    projector = GraphProjector(neighbours=8)
+    state, _ = local(projector, X, -X, count=50)
+    x = rng.normal(size=5).astype(np.float32)
+    np.testing.assert_allclose(projector.local_residual(state, jnp.asarray(x), jnp.asarray(-x)), 0.0, atol=1e-4)
+
+
+def test_the_papers_local_residual_is_the_field_less_the_lifted_potential():
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(80, 2))
+    slope = np.array([1.0, -2.0])
+    projector = GraphProjector.paper()
+    state, _ = local(projector, X, np.tile(slope, (80, 1)))
+    field = jnp.asarray([5.0, 5.0])
+    # Five edges agree with the slope to the ridge; the given field moves only the point's own potential.
+    np.testing.assert_allclose(
+        projector.local_residual(state, jnp.zeros(2), jnp.asarray(slope, jnp.float32)), 0.0, atol=0.02
+    )
+    assert projector.local_residual(state, jnp.zeros(2), field).shape == (2,)
+
+
+@pytest.mark.parametrize("projector", [GraphProjector(), GraphProjector.paper()])
+@pytest.mark.parametrize("rows", [0, 1])
+def test_too_few_rows_leave_nothing_to_see(projector, rows):
+    state, _ = local(projector, np.ones((rows, 3)), np.ones((rows, 3)), count=8)
+    residual = jax.jit(projector.local_residual)(state, jnp.ones(3), jnp.ones(3))
+    np.testing.assert_array_equal(residual, 0.0)
+
+
+def test_repeated_rows_and_a_path_make_no_nan():
+    X = np.repeat(np.linspace(0, 1, 5)[:, None] * np.ones(3), 3, axis=0)
+    projector = GraphProjector(neighbours=3)
+    state, _ = local(projector, X, np.ones_like(X), count=20)
+    residual = projector.local_residual(state, jnp.asarray(X[0]), jnp.ones(3))
+    assert np.isfinite(residual).all()
+    assert np.isfinite(state.potential).all()
+
+
+def test_seeds_are_one_vmap():
+    rng = np.random.default_rng(13)
+    X, F = rng.normal(size=(2, 3, 30, 4)).astype(np.float32)
+    projector = GraphProjector(neighbours=6)
+    state = projector.local_init(30, 4, jax.random.key(0))
+
+    @jax.jit
+    @jax.vmap
+    def fit_all(points, field):
+        return projector.local_fit(state, LocalSamples(points, field, jnp.ones(30, bool)))
+
+    states = fit_all(jnp.asarray(X), jnp.asarray(F))
+    for s in range(3):
+        one, _ = local(projector, X[s], F[s])
+        np.testing.assert_allclose(states.potential[s], one.potential, atol=1e-5)
