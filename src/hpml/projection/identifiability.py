@@ -18,6 +18,7 @@ from hpml.geometry.metric import Euclidean, Metric
 NEIGHBOURS = 4  # as in the paper's sample graph
 LARGEST = 1024  # a uniform subset of this size answers for larger sets: the distances are dense
 LANDMARKS = 64  # the coarse scale, at which a finely sampled orbit closes
+ISOTROPIC = 0.3  # variance across the leading direction of nine points of an isotropic cloud in the plane, measured
 NOTHING = 0.1  # below this share the samples are path-like
 
 
@@ -26,8 +27,8 @@ class Identifiability(eqx.Module):
 
     - `share` in [0, 1]: near 0 for points along a path, near 1 for a cloud or a closed orbit.
     - `cycle_rank`: independent cycles of the k-NN graph, k = 4. A path has some as well, from neighbours of neighbours.
-    - `spread` in [0, 1]: the share of local displacement variance across the leading local direction, doubled, so that
-      an isotropic cloud in the plane has about 1 (some 0.6 from the few neighbours used).
+    - `spread` in [0, 1]: the share of local displacement variance across the leading local direction, scaled so that an
+      isotropic cloud in the plane has about 1.
     - `message`: one sentence, with what to do.
     """
 
@@ -99,7 +100,7 @@ def _cycle_rank(squares: np.ndarray, k: int) -> int:
 
 
 def _spread(squares: np.ndarray) -> float:
-    """Local displacement variance across the leading local direction, doubled and cut at 1."""
+    """Local displacement variance across the leading local direction, scaled and cut at 1."""
     n = len(squares)
     k = min(2 * NEIGHBOURS, n - 1)
     off = total = 0.0
@@ -112,7 +113,7 @@ def _spread(squares: np.ndarray) -> float:
         if scale > 0:
             off += max(1.0 - values[-1] / scale, 0.0)
             total += 1.0
-    return float(min(2.0 * off / total, 1.0)) if total else 0.0
+    return float(min(off / total / ISOTROPIC, 1.0)) if total else 0.0
 
 
 def _tree(squares: np.ndarray) -> csr_array:
