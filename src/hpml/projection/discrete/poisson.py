@@ -25,7 +25,7 @@ SOLVERS = ("cholesky", "amg", "cg")
 
 # |L phi - b| / |b| where the iterations stop: two digits below the 1e-9 that orthogonality and Pythagoras are held to.
 TOLERANCE = 1e-11
-DENSE_COUNT = {"cpu": 1_200, "gpu": 12_000}  # measured: where the dense factor stops being the fastest
+DENSE_COUNT = {"cpu": 600, "gpu": 12_000}  # measured: where the dense factor stops being the fastest
 AMG_COUNT = 20_000  # below it the hierarchy costs more than the plain iterations that it saves
 AMG_DIMENSION = 3.5  # pyamg pays up to an intrinsic dimension of about three
 AMG_COMPONENTS = 100  # each component keeps a node on the coarsest level, which is solved densely
