@@ -26,9 +26,7 @@ lint: $(STAMP)  ## lint, format, types and the import rule alone
 	@$(BIN)/python -m pytest -n 0 tests/test_hygiene.py
 
 bench: $(STAMP)  ## the tables of accuracy, cost and scale in benchmarks/ (long)
-	@set -e; found=; for file in benchmarks/bench_*.py; do \
-		[ -e "$$file" ] || continue; found=1; echo "== $$file"; $(BIN)/python "$$file"; \
-	done; [ -n "$$found" ] || echo "There is no benchmarks/bench_*.py yet."
+	@set -e; for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python "$$file"; done
 
 clean:  ## remove .venv, out/ and caches
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

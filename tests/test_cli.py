@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+import hpml
 from hpml import cli
 from hpml.catalogue import list_projectors
 from hpml.mechanism import PROJECTORS, MechanismConfig
@@ -79,7 +80,8 @@ class Links(HTMLParser):
         self.found += [value for name, value in attributes if name in ("src", "srcset", "href")]
 
 
-def test_the_demo_writes_a_page_that_needs_nothing_else(capsys, tmp_path):
+def test_the_demo_writes_a_page_that_needs_nothing_else(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(PROJECTORS, "neural", hpml.NeuralProjector(width=8, steps=100, members=2))
     status, out, err = run(capsys, "mechanism", "--samples", "60", "--queries", "50", "--out", str(tmp_path))
     assert status == 0, err
     for name in PROJECTORS:

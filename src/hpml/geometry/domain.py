@@ -120,7 +120,10 @@ class Ball(Domain):
 
     def sample(self, key, count):
         """See `Domain.sample`."""
-        return self.centre + jax.random.ball(key, self.dimension, shape=(count,)) * self.radius
+        turn, stretch = jax.random.split(key)
+        steps = jax.random.normal(turn, (count, self.dimension))
+        lengths = jax.random.uniform(stretch, (count, 1)) ** (1.0 / self.dimension)
+        return self.centre + self.radius * lengths * steps / jnp.linalg.norm(steps, axis=-1, keepdims=True)
 
 
 class Simplices(Domain):
@@ -171,9 +174,9 @@ class Simplices(Domain):
     def sample(self, key, count):
         """See `Domain.sample`."""
         keys = jax.random.split(key, len(self.sizes))
-        return self.reduce(
-            [jax.random.dirichlet(k, jnp.ones(K), (count,)) for k, K in zip(keys, self.sizes, strict=True)]
-        )
+        # Exponentials over their sum are uniform on the simplex, and compile far faster than a Dirichlet.
+        draws = [jax.random.exponential(k, (count, K)) for k, K in zip(keys, self.sizes, strict=True)]
+        return self.reduce([e / e.sum(-1, keepdims=True) for e in draws])
 
 
 def project_simplex(points: Points) -> Points:

@@ -21,8 +21,8 @@ from jaxtyping import Float
 
 from hpml.geometry.arrays import Array, as_finite
 
-Vectors = Float[Array, "*batch d"]
-Numbers = Float[Array, "*batch"] | np.floating  # NumPy sums one vector to a scalar that is no array
+Vectors = Float[Array, "*#batch d"]  # one point may serve many vectors
+Numbers = Float[Array, "*#batch"] | np.floating  # NumPy sums one vector to a scalar that is no array
 
 
 class Metric(eqx.Module):
