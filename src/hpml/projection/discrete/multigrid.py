@@ -13,7 +13,7 @@ import numpy as np
 import pyamg
 import scipy.sparse as sp
 
-COARSEST = 300
+COARSEST = 100
 DENSE_LIMIT = 2_000  # a coarsest level above this is left to the smoother
 STRETCH = 1.5  # measured: 24 steps against 35 without, on a million points of a ball
 LOWEST = 0.25  # the smoother works on this upper share of the spectrum of D^-1 L; the coarse levels have the rest
