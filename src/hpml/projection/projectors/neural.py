@@ -98,7 +98,8 @@ class NeuralProjector(Projector):
     - `held_out`, `members`, `patience`, `interval`: the share that each member is judged on, the number of members, and
       how many evaluations, one each `interval` steps, may pass without a gain.
     - `schedule`, `inner_steps`: "periodic" trains anew, "online" takes `inner_steps` steps from the carried network.
-    - `local_steps`: the steps of a periodic refresh inside the plug-in.
+    - `local_steps`, `local_weight_decay`: the steps of a periodic refresh inside the plug-in, and lambda_wd there: a
+      history has few rows and none to hold out, and the network would explain its circulation away.
     - `seed`: for the first weights and the folds where no key is given.
 
     `fit` knows the field at the samples alone, so a given `measure` does not enter: the split is orthogonal in the
@@ -119,6 +120,7 @@ class NeuralProjector(Projector):
     schedule: Literal["periodic", "online"] = eqx.field(static=True, default="periodic")
     inner_steps: int = eqx.field(static=True, default=2)
     local_steps: int = eqx.field(static=True, default=100)
+    local_weight_decay: float = eqx.field(static=True, default=1e-2)
     seed: int = eqx.field(static=True, default=0)
 
     def __check_init__(self):
@@ -126,8 +128,8 @@ class NeuralProjector(Projector):
         for name in counts:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if not self.rate > 0 or self.gauge < 0 or self.weight_decay < 0:
-            raise ValueError("rate must be positive, gauge and weight_decay must not be negative.")
+        if not self.rate > 0 or min(self.gauge, self.weight_decay, self.local_weight_decay) < 0:
+            raise ValueError("rate must be positive, gauge, weight_decay and local_weight_decay must not be negative.")
         if not 0 < self.held_out < 1:
             raise ValueError(f"held_out is a share between 0 and 1, got {self.held_out}.")
         if self.schedule not in ("periodic", "online"):
@@ -207,7 +209,8 @@ class NeuralProjector(Projector):
     def local_fit(self, state: HistoryState, samples: LocalSamples) -> HistoryState:
         """See `Projector.local_fit`."""
         online = self.schedule == "online"
-        return fit_history(self.recipe, online, self.inner_steps if online else self.local_steps, state, samples)
+        recipe = self.recipe._replace(weight_decay=self.local_weight_decay)
+        return fit_history(recipe, online, self.inner_steps if online else self.local_steps, state, samples)
 
     def local_residual(self, state: HistoryState, point, field) -> Float[Array, " r"]:
         """See `Projector.local_residual`; zero outside the span and the reach of the history."""
