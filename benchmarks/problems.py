@@ -47,20 +47,18 @@ def ball(dimension: int, rho: float, seed: int) -> Problem:
         z = rng.normal(size=(n, dimension))
         return z / np.linalg.norm(z, axis=1, keepdims=True) * rng.uniform(size=(n, 1)) ** (1 / dimension)
 
-    return Problem(
-        dimension, sample, lambda z: bowl(z) + swirl(z, S, rho), bowl, hpml.Ball(np.zeros(dimension), 1.0)
-    )
+    return Problem(dimension, sample, lambda z: bowl(z) + swirl(z, S, rho), bowl, hpml.Ball(np.zeros(dimension), 1.0))
 
 
-def gaussian(deviations: tuple[float, ...], rho: float, seed: int, linear: bool = False) -> Problem:
-    """Gaussian points with these standard deviations; the swirl turns along their ellipsoids."""
+def gaussian(deviations: tuple[float, ...], rho: float, seed: int, gain: float = 1.0, linear: bool = False) -> Problem:
+    """Gaussian points with these standard deviations; the swirl, `gain` times s, turns along their ellipsoids."""
     c = np.array(deviations)
     S = skew(len(c), np.random.default_rng([seed, 1]))
     pace = 0.0 if linear else 1.0 / len(c)
     gradient = (lambda z: -z) if linear else bowl
 
     def field(z):
-        turn = swirl(z / c, S, 0.5 * rho if linear else rho, pace) * c
+        turn = swirl(z / c, S, 0.5 * rho if linear else gain * rho, pace) * c
         return gradient(z) + turn
 
     return Problem(

@@ -1,19 +1,21 @@
 """The kernel projector, the default: fit the whole field smoothly, then project the fit onto gradients (`def:proj`).
 
-1. A prior over smooth fields with a gradient and a divergence-free part (`smooth/pair.py`), its length scales and noise
-   fitted by marginal likelihood, gives F ~ P + D.
-2. P is a gradient already. D is regressed onto gradients under the measure (`smooth/gradients.py`) with as many points of it
-   as wanted; class and penalty are chosen by held-out loss, "nothing" among them. The projection is P plus that.
+1. A prior over smooth fields with a gradient and a divergence-free part (`smooth/pair.py`), its length scales and
+   noise fitted by marginal likelihood, gives F ~ P + D.
+2. P is a gradient already. D is regressed onto gradients under the measure (`smooth/gradients.py`) with as many
+   points of it as wanted; class and penalty are chosen by held-out loss, "nothing" among them. The projection is P
+   plus that.
 
-Only the second step knows the measure, so the answer is the projection for anisotropic and bounded measures too. On isotropic
-ones D has no gradient part, the held-out loss sees that, and what is left is the error of P, far below what regression alone
-reaches: there all of the rotation acts as noise. Where the smooth fit predicts left-out samples no better than gradients
-alone do (much noise, few samples), the raw field is regressed onto gradients directly. Which one was used is in `method`.
+Only the second step knows the measure, so the answer is the projection for anisotropic and bounded measures too. On
+isotropic ones D has no gradient part, the held-out loss sees that, and what is left is the error of P, far below
+what regression alone reaches: there all of the rotation acts as noise. Where the smooth fit predicts left-out
+samples no better than gradients alone do (much noise, few samples), the raw field is regressed onto gradients
+directly. Which one was used is in `method`.
 
 Exact up to `exact` numbers (n d), Fourier features above; in many dimensions the dual form, by conjugate gradients.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -31,6 +33,9 @@ from hpml.projection.smooth.gradients import GradientFit, regress_gradients
 from hpml.projection.smooth.pair import PairPosterior, condition, left_out_residuals
 from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectral
 
+# Fourier features of the second step; twice as many change no error in benchmarks/accuracy.py.
+WAVES = 128
+
 
 class Scaling(eqx.Module):
     """Coordinates of unit size: u = (W x - centre) / spread, field W F / size, with W the metric's constant factor."""
@@ -41,19 +46,19 @@ class Scaling(eqx.Module):
     spread: float
     size: float
 
-    def points(self, points: np.ndarray) -> np.ndarray:
+    def points(self, points: Array) -> np.ndarray:
         """Scaled coordinates."""
         return (np.asarray(self._whiten(points)) - self.centre) / self.spread
 
-    def vectors(self, vectors: np.ndarray) -> np.ndarray:
+    def vectors(self, vectors: Array) -> np.ndarray:
         """Scaled field values."""
         return np.asarray(self._whiten(vectors)) / self.size
 
-    def restore(self, gradients: np.ndarray) -> np.ndarray:
+    def restore(self, gradients: Array) -> np.ndarray:
         """Field values W^-1 g in the caller's coordinates, from whitened ones of unit size."""
         return np.asarray(self.metric.unwhiten(gradients, self._at(gradients))) * self.size
 
-    def covectors(self, gradients: np.ndarray) -> np.ndarray:
+    def covectors(self, gradients: Array) -> np.ndarray:
         """Gradients with respect to x in the caller's coordinates: W^T g."""
         vectors = np.asarray(self.metric.unwhiten(gradients, self._at(gradients)))
         return np.asarray(self.metric.lower(vectors, self._at(vectors))) * self.size
@@ -98,12 +103,12 @@ class KernelFit(Fit):
         with jax.enable_x64(True):
             return self._raw_potential(np.asarray(points, np.float64)) - self.gauge
 
-    def _raw_potential(self, points: np.ndarray) -> np.ndarray:
+    def _raw_potential(self, points: Array) -> np.ndarray:
         u = self.scaling.points(points)
         total = self.correction.potential(u)
         if self.posterior is not None:
             total = total + _chunked(lambda v: self.posterior.parts(v).potential, u)
-        return total * self.scaling.energy
+        return np.asarray(total * self.scaling.energy)
 
     def direction(self, points):
         """See `Fit.direction`."""
@@ -133,10 +138,10 @@ class KernelFit(Fit):
     def predict(self, points: Float[Array, "q d"]) -> Prediction:
         """Potential, direction and residual with one standard deviation each.
 
-        Two sources: the smooth posterior (noise, gaps between samples) and the second step (finitely many points of the
-        measure). By coordinate, in the caller's coordinates for Euclidean and diagonal metrics, an upper bound by the metric's
-        largest stretch otherwise. Without a smooth fit the residual is not predicted between samples: its mean is 0
-        and its deviation the residual's size.
+        Two sources: the smooth posterior (noise, gaps between samples) and the second step (finitely many points of
+        the measure). By coordinate, in the caller's coordinates for Euclidean and diagonal metrics, an upper bound
+        by the metric's largest stretch otherwise. Without a smooth fit the residual is not predicted between
+        samples: its mean is 0 and its deviation the residual's size.
         """
         points = np.asarray(points, np.float64)
         with jax.enable_x64(True):
@@ -208,11 +213,11 @@ class KernelProjector(Projector):
     - `folds`: of the cross-validation in the second step.
     """
 
-    method: Literal["auto", "smooth", "direct"] = "auto"
+    method: str = "auto"
     exact: int = 4000
     subset: int = 480
     frequencies: int = 256
-    measure_points: int = 4096
+    measure_points: int = 16384
     folds: int = 5
 
     def fit(self, samples: Samples, metric: Metric, measure: Measure = None, key: Any = None) -> Fit:
@@ -284,20 +289,23 @@ class KernelProjector(Projector):
 
         def regress(points, field, weights, length: float | None = None) -> GradientFit:
             u = scaling.points(points)
-            frequencies = 128 if len(u) < 20000 else 256
             lengths: tuple[float | None, ...] = (None, 2.0) if length is None else (None, max(length, 0.5), 2.0)
+            if len(u) >= 10_000:  # enough to settle finer potentials, such as those of a box's corners
+                lengths += (1.0,)
             if metric.constant:
-                return regress_gradients(u, scaling.vectors(field), weights, lengths, frequencies, folds=self.folds)
+                return regress_gradients(u, scaling.vectors(field), weights, lengths, WAVES, folds=self.folds)
             target = np.asarray(metric.whiten(field, points)) / scaling.size
             columns = [scaling.covectors(np.broadcast_to(e, u.shape)) for e in np.eye(u.shape[1])]
             factors = np.stack([np.asarray(metric.whiten_covector(c, points)) for c in columns], -1) / scaling.size
-            return regress_gradients(u, target, weights, lengths, frequencies, factors, folds=self.folds)
+            return regress_gradients(u, target, weights, lengths, WAVES, factors, folds=self.folds)
 
         return regress
 
     def _energy(self, samples, metric, posterior, scaling, points, weights, field, direction, measure) -> Energy:
         """Shares under the measure, scaled to the observed energy at the samples."""
-        observed = float(np.sum(samples.weights * np.asarray(metric.inner(samples.field, samples.field, samples.points))))
+        observed = float(
+            np.sum(samples.weights * np.asarray(metric.inner(samples.field, samples.field, samples.points)))
+        )
         noise = samples.noise
         if noise is None:
             noise = 0.0 if posterior is None else float(posterior.hyper.noise) * samples.dimension * scaling.size**2
@@ -343,7 +351,7 @@ class KernelProjector(Projector):
         return fit_dual(points, field, samples.mask.astype(dtype), state.ambient)
 
     def local_residual(self, state: DualFit, point, field):
-        """See `Projector.local_residual`; the smooth residual, so that noise in `field` is neither dropped nor believed."""
+        """See `Projector.local_residual`; the smooth residual, which neither drops nor believes the field's noise."""
         _, _, residual = state.parts(point[None].astype(state.points.dtype))
         return residual[0].astype(field.dtype)
 
@@ -352,14 +360,14 @@ _dual_parts = jax.jit(lambda dual, u: dual.parts(u))
 _fit_dual_host = jax.jit(lambda x, f, m, ambient: fit_dual(x, f, m, ambient, iterations=60), static_argnums=3)
 
 
-def metric_gradient(gradients: np.ndarray, points: np.ndarray, scaling: Scaling, metric: Metric) -> np.ndarray:
+def metric_gradient(gradients: Array, points: Array, scaling: Scaling, metric: Metric) -> np.ndarray:
     """M^-1 grad Phi in the caller's coordinates from the gradient in scaled ones."""
     if metric.constant:
         return scaling.restore(gradients)
     return np.asarray(metric.raise_index(scaling.covectors(gradients), points))
 
 
-def smooth_field(posterior, scaling: Scaling, points: np.ndarray) -> np.ndarray:
+def smooth_field(posterior, scaling: Scaling, points: Array) -> np.ndarray:
     """The smooth fit of the whole field, in the caller's coordinates."""
     u = scaling.points(points)
     return scaling.restore(_chunked(lambda v: _sum_of_parts(posterior.parts(v)), u))

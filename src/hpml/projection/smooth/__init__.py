@@ -1,1 +1,1 @@
-"""Smooth fields: a prior over whole fields, and the regression of a field onto gradients, both behind the kernel projector."""
+"""Behind the kernel projector: a prior over smooth fields, and the regression of a field onto gradients."""

@@ -1,9 +1,10 @@
-"""The same split in dual form for many coordinates and few samples: kernels applied, never formed, and conjugate gradients.
+"""The same split in dual form for many coordinates and few samples: kernels applied, never formed, and conjugate
+gradients.
 
-One coefficient vector a sample; a product with the kernel costs O(n^2 d). Everything has fixed shapes and a mask, so the
-plug-in runs it inside a compiled step. The noise, and with it how much is believed, is chosen by the loss at rows that were
-left out; so is the penalty of the second step, which moves into the potential what a gradient explains of the rotation part
-under the samples' own measure (`def:proj`).
+One coefficient vector a sample; a product with the kernel costs O(n^2 d). Everything has fixed shapes and a mask,
+so the plug-in runs it inside a compiled step. The noise, and with it how much is believed, is chosen by the loss at
+rows that were left out; so is the penalty of the second step, which moves into the potential what a gradient
+explains of the rotation part under the samples' own measure (`def:proj`).
 """
 
 import equinox as eqx
@@ -102,13 +103,11 @@ def fit_dual(
     nothing = (judge[:, None] * rotation**2).sum()
     b = jnp.where(loss < nothing, b, 0.0)
     keep = jnp.where(enough, 1.0, 0.0)
-    return DualFit(
-        x, a * keep, b * keep, centre, scale, size * keep, jnp.asarray(length, x.dtype), noise, ambient
-    )
+    return DualFit(x, a * keep, b * keep, centre, scale, size * keep, jnp.asarray(length, x.dtype), noise, ambient)
 
 
 def _solve(operator, target, noise, mask, iterations: int):
-    """(mask K mask + noise) a = mask target by conjugate gradients, stopped early: fixed work, and a little more smoothing."""
+    """(mask K mask + noise) a = mask target by conjugate gradients, stopped early: fixed work, a little smoother."""
     rows = mask[:, None]
 
     def apply(a):

@@ -60,8 +60,8 @@ def _maximise(points, field, inflation, ambient, start, lower, upper) -> np.ndar
 def _objective(logs, points, field, inflation, ambient) -> tuple[float, np.ndarray]:
     """-log p(field) and its derivative.
 
-    -log p = z^T K^-1 z / 2 + log det K / 2, whose derivative by K is (K^-1 - a a^T) / 2 with a = K^-1 z. LAPACK's inverse
-    from the factor costs a third of what differentiating the factorisation does.
+    -log p = z^T K^-1 z / 2 + log det K / 2, whose derivative by K is (K^-1 - a a^T) / 2 with a = K^-1 z. LAPACK's
+    inverse from the factor costs a third of what differentiating the factorisation does.
     """
     z = field.reshape(-1)
     K = np.array(log_system(logs, points, inflation, ambient), order="F")

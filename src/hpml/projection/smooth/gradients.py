@@ -1,10 +1,10 @@
 """Least squares onto gradients under a measure, with a penalty chosen by cross-validation.
 
-This is the projection of `def:proj` restricted to a finite class of potentials: polynomials of degree two and random Fourier
-features of a Gaussian kernel. What no gradient explains acts as noise, and n points with any field are interpolated by some
-smooth gradient, so the class and its penalty are chosen by the loss at points that were left out: the held-out loss is
-E|T - grad Phi|^2 = E|R|^2 + E|grad Phi* - grad Phi|^2, smallest at the projection itself. "No gradient at all" is one of
-the candidates, so a field with nothing to project stays untouched.
+This is the projection of `def:proj` restricted to a finite class of potentials: polynomials of degree two and
+random Fourier features of a Gaussian kernel. What no gradient explains acts as noise, and n points with any field
+are interpolated by some smooth gradient, so the class and its penalty are chosen by the loss at points that were
+left out: the held-out loss is E|T - grad Phi|^2 = E|R|^2 + E|grad Phi* - grad Phi|^2, smallest at the projection
+itself. "No gradient at all" is one of the candidates, so a field with nothing to project stays untouched.
 """
 
 from collections.abc import Callable
@@ -40,6 +40,7 @@ class Potentials(eqx.Module):
     def values(self, u: Float[Array, "q d"]) -> Float[Array, "q k"]:
         """The potentials at points."""
         d = u.shape[1]
+        u = jnp.asarray(u)
         parts = [u]
         if self.quadratic:
             i, j = np.triu_indices(d)
@@ -64,7 +65,7 @@ class Potentials(eqx.Module):
 
 
 def potentials(dimension: int, length: float | None, frequencies: int, seed: int = 0) -> Potentials:
-    """Polynomials of degree two, and Fourier features of the Gaussian kernel of this length (None: polynomials alone)."""
+    """Polynomials of degree two, and Fourier features of the Gaussian kernel of this length (None: no features)."""
     quadratic = dimension <= 64  # beyond, d^2/2 monomials are more than the samples of any history can settle
     if length is None or frequencies == 0:
         return Potentials(np.zeros((0, dimension)), 1.0, quadratic)
@@ -109,7 +110,7 @@ _values = jax.jit(lambda basis, u: basis.values(u))
 _gradients = jax.jit(lambda basis, u: basis.gradients(u))
 
 
-def _in_chunks(function: Callable, u: np.ndarray, size: int = 4096) -> np.ndarray:
+def _in_chunks(function: Callable, u: Array, size: int = 4096) -> np.ndarray:
     parts = [np.asarray(function(u[start : start + size])) for start in range(0, len(u), size)]
     return np.concatenate(parts) if parts else np.asarray(function(u))
 
@@ -192,7 +193,8 @@ def regress_gradients(
     system = gram + penalty * np.eye(len(side))
     inverse = np.linalg.inv(system)
     coefficients = np.linalg.solve(system, side)
-    # n equal weights sum to one, so a sum over samples is n times the weighted one: the covariance carries 1/n_effective.
+    # n equal weights sum to one, so a sum over samples is n times the weighted one: the covariance carries
+    # 1/n_effective.
     effective = 1.0 / float((weights**2).sum())
     covariance = inverse * float(loss) / d / effective
     return GradientFit(basis, coefficients, covariance, float(loss), zero)

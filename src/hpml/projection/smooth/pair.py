@@ -1,10 +1,10 @@
 """A Gaussian prior over smooth vector fields with a gradient part and a divergence-free part.
 
-F = P + D + noise. P is the gradient of a Gaussian-kernel potential plus a broad affine gradient a + H x, H symmetric; D is
-divergence-free. Given samples, the posterior means of P and D follow from one linear system. Their sum is a smooth fit of
-the whole field; P alone is a good first guess of the projection, but its split follows the prior and not the measure, so
-the kernel projector corrects it (see `gradients.py`). The affine part is given a large variance because constants and saddles
-are both curl-free and divergence-free, and they belong to the gradient.
+F = P + D + noise. P is the gradient of a Gaussian-kernel potential plus a broad affine gradient a + H x, H
+symmetric; D is divergence-free. Given samples, the posterior means of P and D follow from one linear system. Their
+sum is a smooth fit of the whole field; P alone is a good first guess of the projection, but its split follows the
+prior and not the measure, so the kernel projector corrects it (see `gradients.py`). The affine part is given a
+large variance because constants and saddles are both curl-free and divergence-free, and they belong to the gradient.
 
 Kernels, with r = |x - y|, k = exp(-r^2 / 2 l^2) and D the ambient dimension, both scaled to the identity at r = 0:
   curl-free        (I - dd^T / l^2) k,   d = x - y, the gradients of k times l^2
@@ -22,7 +22,10 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Float
 
-# The affine gradient's prior variance in units of the field's own: broad enough to claim all that is affine and symmetric.
+from hpml.geometry.arrays import Array
+
+# The affine gradient's prior variance in units of the field's own: broad enough to claim all that is affine and
+# symmetric.
 AFFINE = 1.0
 JITTER = 1e-8
 
@@ -52,8 +55,8 @@ def _pairs(x, y):
     return jnp.maximum(r2, 0.0), dots
 
 
-def apply_pair(x: jax.Array, y: jax.Array, a: jax.Array, hyper: Hyper, ambient: int) -> Parts:
-    """The two kernels between x (q, d) and y (n, d) times coefficients a (n, d), never as a (qd, nd) matrix: O(q n d)."""
+def apply_pair(x: Array, y: Array, a: Array, hyper: Hyper, ambient: int) -> Parts:
+    """The kernels between x (q, d) and y (n, d) times coefficients a (n, d) in O(q n d), never as a (qd, nd) matrix."""
     r2, dots = _pairs(x, y)
     along = x @ a.T - (y * a).sum(-1)[None]  # (x - y) . a
 
@@ -75,7 +78,7 @@ def apply_pair(x: jax.Array, y: jax.Array, a: jax.Array, hyper: Hyper, ambient: 
     return Parts(gradient, rotation, potential)
 
 
-def pair_matrices(x: jax.Array, y: jax.Array, hyper: Hyper, ambient: int) -> tuple[jax.Array, jax.Array]:
+def pair_matrices(x: Array, y: Array, hyper: Hyper, ambient: int) -> tuple[jax.Array, jax.Array]:
     """The gradient and rotation kernels as (q d, n d) matrices."""
     q, d = x.shape
     n = y.shape[0]
@@ -125,11 +128,11 @@ class PairPosterior(eqx.Module):
     hyper: Hyper
     ambient: int = eqx.field(static=True)
 
-    def parts(self, points: jax.Array) -> Parts:
+    def parts(self, points: Array) -> Parts:
         """Posterior means at new points."""
         return _apply_pair(points, self.points, self.coefficients, self.hyper, self.ambient)
 
-    def variances(self, points: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def variances(self, points: Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Posterior variances of the potential (q,), of P (q, d) and of D (q, d)."""
         return _variances(self, points)
 
@@ -146,7 +149,7 @@ def condition(points, field, inflation, hyper: Hyper, ambient: int) -> PairPoste
 
 
 @jax.jit
-def left_out_residuals(posterior: PairPosterior, rows: jax.Array) -> jax.Array:
+def left_out_residuals(posterior: PairPosterior, rows: Array) -> jax.Array:
     """F_i minus the fit of all other samples, at some rows, without refitting: (K^-1)_ii^-1 (K^-1 F)_i in blocks."""
     n, d = posterior.points.shape
     columns = (rows[:, None] * d + jnp.arange(d)[None]).reshape(-1)

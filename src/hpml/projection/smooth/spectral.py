@@ -1,8 +1,8 @@
 """The prior of `pair.py` in random Fourier features: millions of samples at the price of one pass over them.
 
-A frequency w carries a vector amplitude; its part along w is a gradient, the rest is divergence-free. Every vector feature is a
-fixed combination of scalar functions z(u) = (1, u, cos, sin), so the normal equations of all of them follow from the one
-scalar Gram matrix sum_i z(u_i) z(u_i)^T, which is what the pass accumulates.
+A frequency w carries a vector amplitude; its part along w is a gradient, the rest is divergence-free. Every vector
+feature is a fixed combination of scalar functions z(u) = (1, u, cos, sin), so the normal equations of all of them
+follow from the one scalar Gram matrix sum_i z(u_i) z(u_i)^T, which is what the pass accumulates.
 """
 
 import equinox as eqx
@@ -16,12 +16,13 @@ from hpml.geometry.arrays import Array
 from hpml.projection.smooth.gradients import Potentials, potentials
 from hpml.projection.smooth.pair import AFFINE, Hyper, Parts
 
-# Below this the normal equations are rounding: the fit is interpolation at the features' resolution anyway.
-SMALLEST_NOISE = 1e-7
+# What the features cannot represent is the same at every sample and does not average out, so the noise that stands
+# for it grows with n. Without it, n samples drive the coefficients to fit that misfit and the two parts drift apart.
+MISFIT = 1e-8
 
 
 class SpectralPosterior(eqx.Module):
-    """Coefficients of gradient features (a `Potentials` basis) and of rotation features, with their precision's factor."""
+    """Coefficients of gradient features (a `Potentials` basis) and rotation features, and their precision's factor."""
 
     basis: Potentials
     rotations: Float[Array, "p d"]
@@ -93,7 +94,7 @@ def condition_spectral(
     amplitudes = _orthogonal_amplitudes(rotations, hyper)
 
     waves = np.concatenate([basis.frequencies, rotations])
-    noise = max(float(hyper.noise), SMALLEST_NOISE)
+    noise = max(float(hyper.noise), MISFIT * n)
     gram: np.ndarray | float = 0.0
     side: np.ndarray | float = 0.0
     for start in range(0, n, chunk):
@@ -113,7 +114,7 @@ def condition_spectral(
     return SpectralPosterior(basis, rotations, amplitudes, coefficients, factor, hyper)
 
 
-def _orthogonal_amplitudes(rotations: np.ndarray, hyper: Hyper) -> np.ndarray:
+def _orthogonal_amplitudes(rotations: Array, hyper: Hyper) -> np.ndarray:
     """For each frequency an orthonormal basis of the vectors across it, scaled to the divergence-free kernel."""
     p, d = rotations.shape
     if p == 0:
@@ -136,7 +137,7 @@ def _prior_precision(basis: Potentials, turns: int, d: int, hyper: Hyper) -> np.
     return 1.0 / variances
 
 
-def _combinations(basis: Potentials, rotations: np.ndarray, amplitudes: np.ndarray) -> np.ndarray:
+def _combinations(basis: Potentials, rotations: Array, amplitudes: np.ndarray) -> np.ndarray:
     """Coordinate c of vector feature k as a combination of the scalars (1, u, cos, sin): an array (d, k, scalars)."""
     p, d = basis.frequencies.shape
     t = len(rotations)

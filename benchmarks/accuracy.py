@@ -1,0 +1,266 @@
+"""Relative error of the projected direction against the exact projection, at held-out points of the measure.
+
+    python benchmarks/accuracy.py [--seeds 20] [--processes 2] [--only ball box] [--out out/accuracy.csv]
+
+Every table has the paper's preset, the best graph setting, the kernel and the neural projector side by side, the
+error of the raw field, the fitted rate in n, and the error of the kernel's non-potentiality. A figure to reach
+stands beside the row it belongs to. Means over seeds; every seed draws its own samples, rotation and noise.
+"""
+
+import argparse
+import concurrent.futures
+import csv
+import multiprocessing
+import os
+import pathlib
+import time
+from typing import NamedTuple
+
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # one process a core: threads would fight
+    os.environ.setdefault(name, "1")
+
+import numpy as np
+import problems
+import rich.console
+import rich.progress
+import rich.table
+
+import hpml
+
+GRAPHS = {
+    "graph k=16": lambda: hpml.GraphProjector(neighbours=16),
+    "graph k=64": lambda: hpml.GraphProjector(neighbours=64),
+    "graph default": lambda: hpml.GraphProjector(),
+}
+PROJECTORS = {
+    "paper": hpml.GraphProjector.paper,
+    **GRAPHS,
+    "kernel": hpml.KernelProjector,
+    "neural": hpml.NeuralProjector,
+}
+
+
+class Case(NamedTuple):
+    """One problem at several sample counts."""
+
+    title: str
+    make: str
+    arguments: tuple
+    counts: tuple[int, ...]
+    noise: float = 0.0  # noise energy over field energy, of one estimate
+    estimates: int = 1
+    measure: bool = False
+    targets: tuple[tuple[str, int, float], ...] = ()  # (projector, n, error)
+    keywords: tuple[tuple[str, object], ...] = ()
+
+    def problem(self, seed: int) -> problems.Problem:
+        """The seed's own problem."""
+        seeded = () if self.make == "box" else (seed,)
+        return getattr(problems, self.make)(*self.arguments, *seeded, **dict(self.keywords))
+
+
+CASES = {
+    "ball-4": Case(
+        "3-D ball, rho = 4, samples only",
+        "ball",
+        (3, 4.0),
+        (50, 200, 1000, 4000),
+        targets=(("kernel", 200, 0.45), ("kernel", 1000, 0.22)),
+    ),
+    "ball-1": Case("3-D ball, rho = 1", "ball", (3, 1.0), (200, 1000), targets=(("kernel", 1000, 0.15),)),
+    "ball-measure": Case(
+        "3-D ball, rho = 4, measure given",
+        "ball",
+        (3, 4.0),
+        (50, 200, 1000),
+        measure=True,
+        targets=(("kernel", 200, 0.2),),
+    ),
+    "ball-0": Case(
+        "3-D ball, rho = 0",
+        "ball",
+        (3, 0.0),
+        (200, 1000),
+        targets=(("graph default", 1000, 0.02), ("kernel", 1000, 0.02), ("neural", 1000, 0.05)),
+    ),
+    "gaussian": Case(
+        "Gaussian, deviations (3, 1, 1), rho = 1",
+        "gaussian",
+        ((3.0, 1.0, 1.0), 1.0),
+        (200, 1000, 4000),
+        targets=(("kernel", 1000, 0.12),),
+    ),
+    "gaussian-linear": Case(
+        "the same, linear field (affine oracle)",
+        "gaussian",
+        ((3.0, 1.0, 1.0), 1.0),
+        (50, 200, 1000),
+        keywords=(("linear", True),),
+    ),
+    "box": Case(
+        "2-D box, rho = 2, against quadrature", "box", (2.0,), (250, 1000, 4000), targets=(("kernel", 1000, 0.25),)
+    ),
+    "ball-snr10": Case("3-D ball, rho = 4, signal to noise 10", "ball", (3, 4.0), (200, 1000), noise=0.1),
+    "ball-1-snr10": Case("3-D ball, rho = 1, signal to noise 10", "ball", (3, 1.0), (200, 1000), noise=0.1),
+    "box-snr10": Case("2-D box, rho = 2, signal to noise 10", "box", (2.0,), (250, 1000), noise=0.1),
+    "gaussian-snr10": Case(
+        "Gaussian (3, 1, 1), rho = 1, signal to noise 10", "gaussian", ((3.0, 1.0, 1.0), 1.0), (1000,), noise=0.1
+    ),
+    "ball-snr1": Case("3-D ball, rho = 4, signal to noise 1", "ball", (3, 4.0), (200, 1000), noise=1.0),
+    "ball-snr1-two": Case(
+        "3-D ball, rho = 4, signal to noise 1, two estimates", "ball", (3, 4.0), (200, 1000), noise=1.0, estimates=2
+    ),
+    "ball-1-snr1-two": Case(
+        "3-D ball, rho = 1, signal to noise 1, two estimates", "ball", (3, 1.0), (200, 1000), noise=1.0, estimates=2
+    ),
+    "ten": Case(
+        "d = 10 Gaussian, rho = 3",
+        "gaussian",
+        ((1.0,) * 10, 3.0),
+        (64, 256, 1024),
+        targets=(("kernel", 256, 0.45),),
+        keywords=(("gain", 1.5),),
+    ),
+}
+
+
+class Row(NamedTuple):
+    """One projector on one seed."""
+
+    case: str
+    count: int
+    seed: int
+    projector: str
+    error: float
+    raw: float
+    nonpotentiality: float
+    exact: float
+    seconds: float
+
+
+def run(case_name: str, count: int, seed: int) -> list[Row]:
+    """Every projector on one draw."""
+    case = CASES[case_name]
+    problem = case.problem(seed)
+    rng = np.random.default_rng([seed, count])
+    points, test = problem.sample(rng, count), problem.sample(rng, 2000)
+    field, exact = problem.field(points), problem.direction(test)
+    if case.noise:
+        size = np.sqrt(case.noise * (field**2).mean())
+        field = field + size * rng.normal(size=(case.estimates, *field.shape))
+        field = field[0] if case.estimates == 1 else field
+    raw = problems.relative_error(problem.field(test), exact)
+    share = problems.exact_nonpotentiality(problem, rng)
+    rows = []
+    for name, make in PROJECTORS.items():
+        if name.startswith("graph k") and int(name[8:]) >= count:
+            continue
+        start = time.perf_counter()
+        p = hpml.project(points, field, make(), measure=problem.measure if case.measure else None)
+        error = problems.relative_error(p.at(test), exact)
+        seconds = time.perf_counter() - start
+        rows.append(Row(case_name, count, seed, name, error, raw, p.nonpotentiality, share, seconds))
+    return rows
+
+
+def rate(counts: list[int], errors: list[float]) -> str:
+    """The slope of log error against log n."""
+    if len(counts) < 2 or min(errors) <= 0:
+        return ""
+    return f"n^{np.polyfit(np.log(counts), np.log(errors), 1)[0]:.2f}"
+
+
+def show(rows: list[Row], console: rich.console.Console) -> None:
+    """One table a case."""
+    means: dict[tuple[str, int, str], list[Row]] = {}
+    for row in rows:
+        means.setdefault((row.case, row.count, row.projector), []).append(row)
+
+    def mean(case: str, count: int, projector: str) -> float:
+        found = means.get((case, count, projector))
+        return float(np.mean([row.error for row in found])) if found else float("nan")
+
+    for name, case in CASES.items():
+        counts = [n for n in case.counts if (name, n, "kernel") in means]
+        if not counts:
+            continue
+        seeds = len(means[(name, counts[0], "kernel")])
+        table = rich.table.Table(title=f"{case.title} ({seeds} seeds)")
+        for column in ("n", "raw", "paper", "best graph", "kernel", "neural", "NonPot off by", "to reach"):
+            table.add_column(column, justify="right")
+        best_errors = []
+        for n in counts:
+            best = min((g for g in GRAPHS if (name, n, g) in means), key=lambda g, n=n: mean(name, n, g))
+            best_errors.append(mean(name, n, best))
+            kernel = means[(name, n, "kernel")]
+            off = float(np.mean([abs(row.nonpotentiality - row.exact) for row in kernel]))
+            goals = [
+                f"{projector} {goal}: {'reached' if mean(name, n, projector) <= goal else 'MISSED'}"
+                for projector, count, goal in case.targets
+                if count == n
+            ]
+            table.add_row(
+                str(n),
+                f"{np.mean([row.raw for row in kernel]):.2f}",
+                f"{mean(name, n, 'paper'):.3f}",
+                f"{best_errors[-1]:.3f} ({best[6:]})",
+                f"{mean(name, n, 'kernel'):.3f}",
+                f"{mean(name, n, 'neural'):.3f}",
+                f"{off:.3f}",
+                "\n".join(goals),
+            )
+        kernel_errors = [mean(name, n, "kernel") for n in counts]
+        table.add_row(
+            "rate",
+            "",
+            rate(counts, [mean(name, n, "paper") for n in counts]),
+            rate(counts, best_errors),
+            rate(counts, kernel_errors),
+            rate(counts, [mean(name, n, "neural") for n in counts]),
+            "",
+            "",
+        )
+        console.print(table)
+    clean = {"ball-snr10": "ball-4", "ball-1-snr10": "ball-1", "box-snr10": "box", "gaussian-snr10": "gaussian"}
+    for noisy, quiet in clean.items():
+        for n in CASES[noisy].counts:
+            if (noisy, n, "kernel") in means and (quiet, n, "kernel") in means:
+                ratio = mean(noisy, n, "kernel") / mean(quiet, n, "kernel")
+                console.print(f"{CASES[noisy].title}, n = {n}: {ratio:.2f} times the noise-free error (to reach 1.3)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--out", type=pathlib.Path, help="write every row here as CSV")
+    arguments = parser.parse_args()
+    jobs = [(c, n, s) for c in arguments.only for n in CASES[c].counts for s in range(arguments.seeds)]
+    jobs.sort(key=lambda job: -job[1])  # the large ones first, so that none is left alone at the end
+    rows: list[Row] = []
+    context = multiprocessing.get_context("spawn")
+    console = rich.console.Console(width=140)
+    with concurrent.futures.ProcessPoolExecutor(arguments.processes, mp_context=context) as pool:
+        futures = [pool.submit(run, *job) for job in jobs]
+        done = concurrent.futures.as_completed(futures)
+        for future in rich.progress.track(done, total=len(futures), console=console, description="projecting"):
+            rows += future.result()
+            if arguments.out:
+                save(rows, arguments.out)
+    show(rows, console)
+
+
+def save(rows: list[Row], path: pathlib.Path) -> None:
+    """All rows so far, so that a stopped run keeps what it has."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with partial.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Row._fields)
+        writer.writerows(rows)
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    main()

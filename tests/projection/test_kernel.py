@@ -1,0 +1,354 @@
+"""The kernel projector: closed forms, independent solves, and the projection under measures of every shape."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hpml
+from hpml.geometry.metric import Euclidean
+from hpml.geometry.samples import gather_samples
+from hpml.projection.projectors.kernel import KernelProjector
+from hpml.projection.smooth import dual, evidence, gradients, pair, spectral
+from hpml.projection.smooth.pair import Hyper
+
+HYPER = Hyper(1.3, 0.9, 0.7, 0.4, 1e-3)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def ball(rng, n, d):
+    z = rng.normal(size=(n, d))
+    return z / np.linalg.norm(z, axis=1, keepdims=True) * rng.uniform(size=(n, 1)) ** (1 / d)
+
+
+def bowl(z):
+    return -z - 0.6 * np.sin(2 * z)
+
+
+def relative(found, exact):
+    return np.linalg.norm(found - exact) / np.linalg.norm(exact)
+
+
+# The prior.
+
+
+@given(st.integers(0, 10_000), st.integers(2, 4))
+def test_kernels_are_curl_free_and_divergence_free(seed, d):
+    rng = np.random.default_rng(seed)
+    y, a, x = rng.normal(size=(6, d)), rng.normal(size=(6, d)), rng.normal(size=d)
+    with jax.enable_x64(True):
+
+        def parts(x):
+            return pair.apply_pair(x[None], y, a, HYPER, d)
+
+        curl = jax.jacobian(lambda x: parts(x).gradient[0])(x)
+        divergence = jnp.trace(jax.jacobian(lambda x: parts(x).rotation[0])(x))
+        slope = jax.grad(lambda x: parts(x).potential[0])(x)
+        np.testing.assert_allclose(curl, curl.T, atol=1e-10)
+        assert abs(divergence) < 1e-10
+        np.testing.assert_allclose(slope, parts(x).gradient[0], atol=1e-10)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_applied_kernels_equal_their_matrices_and_are_positive(rng, d):
+    x, y, a = rng.normal(size=(5, d)), rng.normal(size=(7, d)), rng.normal(size=(7, d))
+    with jax.enable_x64(True):
+        parts = pair.apply_pair(x, y, a, HYPER, d)
+        matrices = pair.pair_matrices(x, y, HYPER, d)
+        for applied, matrix in zip((parts.gradient, parts.rotation), matrices, strict=True):
+            np.testing.assert_allclose(applied.reshape(-1), matrix @ a.reshape(-1), atol=1e-12)
+        for matrix in pair.pair_matrices(y, y, HYPER, d):
+            np.testing.assert_allclose(matrix, matrix.T, atol=1e-14)
+            assert np.linalg.eigvalsh(matrix).min() > -1e-10
+
+
+def test_likelihood_agrees_with_scipy_and_its_derivative_with_differences(rng):
+    x, f, w = rng.normal(size=(12, 2)), rng.normal(size=(12, 2)), rng.uniform(0.5, 2, size=12)
+    logs = np.log(np.array(HYPER))
+    with jax.enable_x64(True):
+        value, slope = evidence._objective(logs, x, f, w, 2)
+        K = np.asarray(pair.log_system(logs, x, w, 2))
+        reference = -scipy.stats.multivariate_normal(np.zeros(24), K).logpdf(f.reshape(-1))
+        assert value == pytest.approx(reference - 12 * np.log(2 * np.pi), rel=1e-9)
+        for i in range(5):
+            step = np.eye(5)[i] * 1e-5
+            up, down = (evidence._objective(logs + s, x, f, w, 2)[0] for s in (step, -step))
+            assert slope[i] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-6)
+
+
+def test_left_out_residuals_equal_refits(rng):
+    x, f, w = rng.normal(size=(10, 2)), rng.normal(size=(10, 2)), np.ones(10)
+    with jax.enable_x64(True):
+        whole = pair.condition(x, f, w, HYPER, 2)
+        found = np.asarray(pair.left_out_residuals(whole, np.arange(10)))
+        for i in range(10):
+            keep = np.arange(10) != i
+            parts = pair.condition(x[keep], f[keep], w[keep], HYPER, 2).parts(x[i : i + 1])
+            np.testing.assert_allclose(found[i], f[i] - (parts.gradient + parts.rotation)[0], atol=1e-8)
+
+
+def test_the_fitted_noise_is_the_true_noise(rng):
+    x = ball(rng, 600, 3)
+    clean = bowl(x) + 2 * np.cross(np.array([0.0, 0.0, 1.0]), x)
+    for size in (0.1, 0.5):
+        noisy = clean + size * rng.normal(size=x.shape)
+        energy = hpml.project(x, noisy).energy
+        assert energy.noise == pytest.approx(3 * size**2, rel=0.15)
+        assert energy.potential + energy.circulation + energy.noise == pytest.approx((noisy**2).sum(1).mean())
+
+
+# The second step.
+
+
+@given(st.integers(0, 10_000), st.integers(1, 5), st.booleans())
+def test_gradients_of_the_basis_are_its_derivatives(seed, d, waves):
+    basis = gradients.potentials(d, 1.2 if waves else None, 8, seed)
+    u = np.random.default_rng(seed).normal(size=(3, d))
+    with jax.enable_x64(True):
+        assert basis.values(u).shape == (3, basis.size)
+        expected = jax.vmap(jax.jacobian(lambda v: basis.values(v[None])[0]))(jnp.asarray(u))
+        np.testing.assert_allclose(basis.gradients(u).transpose(0, 2, 1), expected, atol=1e-10)
+
+
+def test_penalised_regression_equals_least_squares(rng):
+    u, target = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    weights = rng.uniform(0.5, 1.5, size=40)
+    weights /= weights.sum()
+    target = target + 5 * u  # a clear gradient, so that it is not cross-validated away
+    with jax.enable_x64(True):
+        fit = gradients.regress_gradients(u, target, weights, (None,), 0)
+        rows = np.asarray(fit.basis.gradients(u)).reshape(-1, fit.basis.size)
+    root = np.sqrt(np.repeat(weights, 2))
+    losses = []
+    for penalty in gradients.PENALTIES:
+        stacked = np.concatenate([rows * root[:, None], np.sqrt(penalty) * np.eye(rows.shape[1])])
+        right = np.concatenate([target.reshape(-1) * root, np.zeros(rows.shape[1])])
+        losses.append(np.abs(np.linalg.lstsq(stacked, right, rcond=None)[0] - fit.coefficients).max())
+    assert min(losses) < 1e-9
+
+
+def test_a_field_with_no_gradient_part_is_left_alone(rng):
+    u = ball(rng, 300, 2)
+    with jax.enable_x64(True):
+        fit = gradients.regress_gradients(u, u @ np.array([[0, 1], [-1, 0.0]]), np.full(300, 1 / 300), (None, 2.0), 32)
+    assert np.linalg.norm(fit.gradient(u)) < 0.2 * np.linalg.norm(u)
+
+
+# The three forms agree.
+
+
+def test_spectral_features_reproduce_the_kernels(rng):
+    """With many frequencies the features' covariance is the kernel."""
+    d, x = 3, rng.normal(size=(4, 3)) * 0.5
+    with jax.enable_x64(True):
+        basis = gradients.potentials(d, HYPER.length_gradient, 4096)
+        rotations = gradients.potentials(d, HYPER.length_rotation, 4096, 1).frequencies
+        amplitudes = spectral._orthogonal_amplitudes(rotations, HYPER)
+        turning = np.asarray(spectral._rotation_features(rotations, amplitudes, x)).reshape(12, -1)
+        waves = np.asarray(basis.gradients(x)).reshape(12, -1)
+        variances = 1.0 / spectral._prior_precision(basis, len(rotations), d, HYPER)
+        wanted_gradient, wanted_rotation = pair.pair_matrices(x, x, HYPER, d)
+        k = basis.size
+        np.testing.assert_allclose(waves * variances[:k] @ waves.T, wanted_gradient, atol=0.02)
+        np.testing.assert_allclose(turning * variances[k:] @ turning.T, wanted_rotation, atol=0.02)
+
+
+def test_spectral_normal_equations_equal_plain_ridge(rng):
+    """The scalar Gram matrix and the table of combinations against the design matrix written out."""
+    x, f, w = rng.normal(size=(50, 3)), rng.normal(size=(50, 3)), rng.uniform(0.5, 2, size=50)
+    hyper = HYPER._replace(noise=0.1)
+    with jax.enable_x64(True):
+        found = spectral.condition_spectral(x, f, w, hyper, 8)
+        design = np.concatenate(
+            [found.basis.gradients(x), spectral._rotation_features(found.rotations, found.amplitudes, x)], axis=2
+        ).reshape(150, -1)
+        prior = spectral._prior_precision(found.basis, len(found.rotations), 3, hyper)
+    weights = np.repeat(1 / (0.1 * w), 3)
+    system = design.T * weights @ design + np.diag(prior)
+    expected = np.linalg.solve(system, design.T @ (weights * f.reshape(-1)))
+    np.testing.assert_allclose(found.coefficients, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_exact_and_spectral_forms_agree(rng):
+    x, test = ball(rng, 1200, 3), ball(rng, 300, 3)
+    field = bowl(x) + np.cross(np.array([0.0, 0.0, 1.0]), x)
+    exact = hpml.project(x, field)
+    features = hpml.project(x, field, KernelProjector(exact=100))
+    assert "exact" in exact.method
+    assert "Fourier" in features.method
+    assert relative(exact.at(test), bowl(test)) < 0.05
+    assert relative(features.at(test), bowl(test)) < 0.08
+
+
+def test_dual_form_agrees_in_few_dimensions(rng):
+    x, test = ball(rng, 300, 3), ball(rng, 200, 3)
+    field = -x + 2 * np.cross(np.array([0.0, 0.0, 1.0]), x)
+    with jax.enable_x64(True):
+        fit = jax.jit(lambda x, f: dual.fit_dual(x, f, jnp.ones(300), 3, iterations=60))(x, field)
+        potential, direction, residual = (np.asarray(part) for part in fit.parts(test))
+        slope = np.asarray(jax.vmap(jax.grad(lambda z: fit.parts(z[None])[0][0]))(jnp.asarray(test)))
+    np.testing.assert_allclose(slope, direction, atol=1e-8)
+    assert relative(direction, -test) < 0.3
+    assert relative(residual, 2 * np.cross(np.array([0.0, 0.0, 1.0]), test)) < 0.2
+    assert potential.shape == (200,)
+
+
+def test_many_dimensions_run_in_a_chart(rng):
+    """d >> n: the bowl is seen along the samples' span and the answer is in the samples' span."""
+    d, n = 2000, 60
+    frame = np.linalg.qr(rng.normal(size=(d, 3)))[0]
+    z = rng.normal(size=(n, 3))
+    x, field = z @ frame.T + 5.0, (-z + np.cross(np.array([0.0, 0.0, 1.0]), z)) @ frame.T
+    p = hpml.project(x, field)
+    assert p.chart is not None
+    assert relative(p.direction, -z @ frame.T) < 0.35
+    assert relative(p.direction @ frame @ frame.T, p.direction) < 1e-6
+
+
+# The projection itself.
+
+
+def test_potential_and_direction_belong_together(rng):
+    x = ball(rng, 150, 3)
+    p = hpml.project(x, bowl(x) + np.cross(np.array([0.0, 0.0, 1.0]), x))
+    test, h = ball(rng, 20, 3), 1e-5
+    for i in range(3):
+        step = h * np.eye(3)[i]
+        slope = (p.potential_at(test + step) - p.potential_at(test - step)) / (2 * h)
+        np.testing.assert_allclose(slope, p.at(test)[:, i], atol=1e-5)
+    np.testing.assert_allclose(p.direction, p.at(x), atol=1e-12)
+    assert abs(p.potential.mean()) < 1e-10
+
+
+@pytest.mark.parametrize("deviations", [(1.0, 1.0), (3.0, 1.0)])
+def test_affine_oracle_under_gaussians_of_any_shape(rng, deviations):
+    """Not sym(J) when the covariance is not isotropic: only a projection under the measure gets this right."""
+    J = np.array([[-1.0, -1.5], [0.8, -0.5]])
+    c = np.array(deviations)
+    oracle = hpml.affine_projection(J, covariance=np.diag(c**2))
+    x, test = rng.normal(size=(800, 2)) * c, rng.normal(size=(400, 2)) * c
+    p = hpml.project(x, x @ J.T, measure=lambda key, n: np.random.default_rng(1).normal(size=(n, 2)) * c)
+    assert relative(p.at(test), oracle.direction(test)) < 0.05
+    assert p.nonpotentiality == pytest.approx(oracle.nonpotentiality, abs=0.02)
+    symmetric = relative(test @ (0.5 * (J + J.T)), oracle.direction(test))
+    assert (symmetric > 0.2) == (deviations != (1.0, 1.0))
+
+
+def test_a_rotation_that_crosses_a_box_has_a_gradient_part(rng):
+    """On the square, the projection of (-y, x) is the gradient of Phi with zero-flux residual: a series solution."""
+    from numpy.polynomial import legendre
+
+    nodes, w = legendre.leggauss(40)
+    X, Y = (a.ravel() for a in np.meshgrid(nodes, nodes, indexing="ij"))
+    W = np.sqrt(np.outer(w, w).ravel())
+    powers = [(i, j) for i in range(15) for j in range(15 - i) if i + j]
+
+    def design(x, y):
+        return np.concatenate(
+            [
+                np.stack([i * x ** max(i - 1, 0) * y**j for i, j in powers], 1),
+                np.stack([j * x**i * y ** max(j - 1, 0) for i, j in powers], 1),
+            ]
+        )
+
+    rows = design(X, Y) * np.tile(W, 2)[:, None]
+    c = np.linalg.lstsq(rows, np.concatenate([-Y * W, X * W]), rcond=None)[0]
+    test = rng.uniform(-1, 1, size=(300, 2))
+    exact = (design(test[:, 0], test[:, 1]) @ c).reshape(2, -1).T
+    x = rng.uniform(-1, 1, size=(300, 2))
+    p = hpml.project(x, np.stack([-x[:, 1], x[:, 0]], 1), measure=hpml.Box([-1, -1], [1, 1]))
+    assert np.linalg.norm(exact) > 0.2 * np.linalg.norm(test)
+    assert relative(p.at(test), exact) < 0.15
+
+
+def test_metrics_are_changes_of_coordinates(rng):
+    """Whitening by hand and projecting in Euclidean space gives the same split as the metric does."""
+    A = rng.normal(size=(2, 2))
+    metric = hpml.Dense(A @ A.T + np.eye(2))
+    x = ball(rng, 120, 2)
+    field = -x + x @ np.array([[0, 1], [-1, 0.0]])
+    p = hpml.project(x, field, metric=metric)
+    q = hpml.project(metric.whiten(x), metric.whiten(field))
+    np.testing.assert_allclose(metric.whiten(p.direction), q.direction, atol=1e-8)
+    assert p.nonpotentiality == pytest.approx(q.nonpotentiality, abs=1e-8)
+
+
+def test_a_metric_that_varies_but_does_not_changes_nothing_much(rng):
+    x = ball(rng, 150, 2)
+    field = -x + x @ np.array([[0, 1], [-1, 0.0]])
+    m = np.array([2.0, 0.5])
+    fixed = hpml.project(x, field, metric=hpml.Diagonal(m))
+    varying = hpml.project(x, field, metric=hpml.Varying(lambda _: hpml.Diagonal(m)))
+    assert relative(varying.direction, fixed.direction) < 1e-6
+
+
+def test_replicator_field_of_a_potential_is_a_shahshahani_gradient(rng):
+    """x_i (h_i - sum x h), h the gradient of a potential, is all potential in this metric and not in the Euclidean."""
+    x = rng.dirichlet([2.0, 2.0, 2.0], size=200)[:, :2]
+    metric = hpml.Shahshahani(3)
+    h = np.stack([-2 * x[:, 0] + x[:, 1], x[:, 0] - 3 * x[:, 1] ** 2], 1)
+    field = metric.raise_index(h, x)
+    assert hpml.project(x, field, metric=metric).nonpotentiality < 0.01
+    assert hpml.project(x, field).nonpotentiality > 0.005
+
+
+def test_uncertainty_covers_the_error(rng):
+    x, test = ball(rng, 250, 2), ball(rng, 400, 2) * 0.9
+    turn = np.array([[0, 1], [-1, 0.0]])
+    field = bowl(x) + x @ turn + 0.2 * rng.normal(size=x.shape)
+    p = hpml.project(x, field)
+    said = p.predict(test)
+    wrong = np.abs(said.direction - bowl(test)) > 2.5 * said.direction_std
+    assert wrong.mean() < 0.25
+    assert (said.direction_std < 1.0).mean() > 0.9
+    np.testing.assert_allclose(said.direction, p.at(test), atol=1e-12)
+    far = p.predict(test + 10.0)
+    assert far.direction_std.mean() > 3 * said.direction_std.mean()
+
+
+def test_two_estimates_take_the_noise_out(rng):
+    x = ball(rng, 600, 3)
+    clean = bowl(x) + 2 * np.cross(np.array([0.0, 0.0, 1.0]), x)
+    truth = 1 - (bowl(x) ** 2).sum() / (clean**2).sum()
+    noisy = clean + np.sqrt((clean**2).mean()) * rng.normal(size=(2, *x.shape))
+    p = hpml.project(x, noisy)
+    assert p.nonpotentiality == pytest.approx(truth, abs=0.1)
+    assert p.energy.noise == pytest.approx((clean**2).sum(1).mean() / 2, rel=0.1)
+
+
+def test_noise_alone_is_regressed_directly_or_found_to_be_noise(rng):
+    x = rng.normal(size=(60, 2))
+    p = hpml.project(x, rng.normal(size=(60, 2)))
+    assert np.linalg.norm(p.direction) < 0.6 * np.linalg.norm(p.residual)
+
+
+def test_the_method_can_be_forced_and_is_reported(rng):
+    x = ball(rng, 80, 2)
+    assert "direct" in hpml.project(x, -x, KernelProjector(method="direct")).method
+    assert "smooth" in hpml.project(x, -x, KernelProjector(method="smooth")).method
+    with pytest.raises(ValueError, match="method must be"):
+        hpml.project(x, -x, KernelProjector(method="guess"))
+
+
+def test_the_measure_is_part_of_the_question(rng):
+    """The same samples, two measures, two projections: a rotation around a point away from the measure's centre."""
+    x = rng.uniform(-1, 1, size=(300, 2))
+    field = np.stack([-x[:, 1], x[:, 0]], 1)
+    here = hpml.project(x, field, measure=hpml.Ball([0.0, 0.0], 0.5))
+    there = hpml.project(x, field, measure=hpml.Ball([0.5, 0.0], 0.4))
+    assert np.linalg.norm(here.at([[0.0, 0.0]])) < 0.1
+    np.testing.assert_allclose(there.at([[0.5, 0.0]])[0], [0.0, 0.5], atol=0.05)
+
+
+def test_fit_needs_no_global_x64_setting(rng):
+    x = ball(rng, 60, 2)
+    fit = KernelProjector().fit(gather_samples(x, -x), Euclidean())
+    assert fit.direction(x).dtype == np.float64
+    assert jnp.ones(1).dtype == jnp.float32
