@@ -127,9 +127,8 @@ def push_products(history: History, params: Tree, field: Tree, products: Product
     """The history with one more sample whose inner products are known."""
     slot, kept = _choose_row(history)
     rows = jnp.arange(len(history.times))
-    finite = jnp.isfinite(products.energy) & jnp.all(
-        jnp.where(history.times >= 0, jnp.isfinite(products.distance) & jnp.isfinite(products.gram), True)
-    )
+    # The rows written below depend on every product, so that XLA may write in place once the buffers have been read.
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(part)) for part in jax.tree.leaves(products)]))
     with jax.enable_x64(True):
         matrices = history.matrices
         own = rows == slot
@@ -199,7 +198,7 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -
             if metric.columns is not None:
                 along = (f @ jnp.asarray(metric.columns, f.dtype)).astype(jnp.float64)
                 distance = distance + (dots[:, 1:] ** 2).sum(1)
-                back = back + dots[:, 1:] @ along
+                back = back + (dots[:, 1:] * along).sum(1)
             gram, advance = gram + right.astype(jnp.float64), advance + ahead.astype(jnp.float64)
             energy = energy + _product(f[None], lowered_field[i])[0].astype(jnp.float64)
     with jax.enable_x64(True):

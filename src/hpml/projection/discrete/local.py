@@ -40,14 +40,14 @@ def fit_local(samples: LocalSamples, k: int, weighting: str) -> LocalGraph:
         X = X - mask[:, None] * (X.sum(0) / jnp.maximum(mask.sum(), 1))
         n = X.shape[0]
         squares = (X * X).sum(1)
-        distance = jnp.sqrt(jnp.maximum(squares[:, None] + squares - 2.0 * X @ X.T, 0.0))
+        distance = jnp.sqrt(jnp.maximum(squares[:, None] + squares - 2.0 * _dot(X, X.T), 0.0))
         allowed = mask[:, None] & mask & ~jnp.eye(n, dtype=bool)
         closest = jax.lax.top_k(-jnp.where(allowed, distance, jnp.inf), k)[1]
         joined = jnp.zeros((n, n), bool).at[jnp.arange(n)[:, None], closest].set(True) & allowed
         joined = joined | joined.T
         W = _weights(distance, joined, weighting)
         # omega_ij = <F_i + F_j, x_j - x_i> / 2, and b = B^T W omega: what flows into j.
-        FX = F @ X.T
+        FX = _dot(F, X.T)
         own = jnp.diagonal(FX)
         omega = 0.5 * (FX - FX.T + own - own[:, None])
         b = (W * omega).sum(0)
@@ -60,7 +60,7 @@ def fit_local(samples: LocalSamples, k: int, weighting: str) -> LocalGraph:
         A = jnp.where(degree > 0, 1.0, 0.0) * jnp.eye(n) - W / (root[:, None] * root) + same * (share[:, None] * share)
         A = jnp.where(mask[:, None] & mask, A, jnp.eye(n))
         phi = jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(A), jnp.where(mask, b, 0.0) / root) / root
-        phi = phi - (same @ phi) / jnp.maximum(same.sum(1), 1)
+        phi = phi - _dot(same, phi) / jnp.maximum(same.sum(1), 1)
         phi = jnp.where(mask & jnp.isfinite(phi), phi, 0.0).astype(dtype)
         labels = labels.astype(jnp.int32)
     return LocalGraph(samples.points, samples.field, samples.mask, phi, labels)
@@ -84,21 +84,26 @@ def local_covectors(
         nearest = jax.lax.top_k(-jnp.where(mask, distance, jnp.inf), k)[1]
         there, steps = mask[nearest], steps[nearest]
         w = _weights(distance[nearest], there, weighting)
-        omega = 0.5 * (steps @ f + (steps * F[nearest]).sum(1))
+        omega = 0.5 * (_dot(steps, f) + (steps * F[nearest]).sum(1))
         phi = graph.potential[nearest].astype(jnp.float64)
         same = (graph.labels[nearest][:, None] == graph.labels[nearest]) * w
-        own = (same @ (phi - omega)) / jnp.maximum(same.sum(1), 1e-300)
+        own = _dot(same, phi - omega) / jnp.maximum(same.sum(1), 1e-300)
         values = jnp.where(there[:, None], jnp.stack([omega - phi + own, phi - own], 1), 0.0)
         root = jnp.sqrt(w)
         Z = steps * root[:, None]
-        gram = Z @ Z.T
+        gram = _dot(Z, Z.T)
         # With no ridge, a share of the trace far below the accuracy of the samples keeps the factor definite.
         shift = jnp.maximum(ridge, 1e-10 * jnp.trace(gram))
         factor = jax.scipy.linalg.cho_factor(gram + jnp.where(shift > 0, shift, 1.0) * jnp.eye(k))
-        lifted = Z.T @ jax.scipy.linalg.cho_solve(factor, values * root[:, None])
+        lifted = _dot(Z.T, jax.scipy.linalg.cho_solve(factor, values * root[:, None]))
         seen = mask.sum() >= 2
         cyclic, potential = jnp.where(seen & jnp.isfinite(lifted), lifted, 0.0).T.astype(dtype)
     return cyclic, potential, seen
+
+
+def _dot(left: Array, right: Array) -> Array:
+    # Not `@`: it asks for a result type, which vmap of a conditional would turn back into float32.
+    return jax.lax.dot(jnp.asarray(left).astype(jnp.float64), jnp.asarray(right).astype(jnp.float64))
 
 
 def _masked(rows: Float[Array, "n r"], mask: Bool[Array, " n"]) -> Float[Array, "n r"]:

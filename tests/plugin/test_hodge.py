@@ -1,0 +1,317 @@
+"""The transformation drops or treats circulation and leaves the rest alone."""
+
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from linear import LinearProjector
+
+from hpml.geometry.metric import Diagonal, LowRank
+from hpml.plugin.hodge import hodge_projection
+from hpml.plugin.preset import ctde_hpml
+from hpml.projection.projectors.graph import GraphProjector
+from hpml.projection.projectors.kernel import KernelProjector
+from hpml.projection.projectors.neural import NeuralProjector
+
+J = jnp.array([[0.0, 1.0], [-1.0, 0.0]])
+
+
+def skew(d, seed=0):
+    S = np.random.default_rng(seed).normal(size=(d, d))
+    S = S - S.T
+    return jnp.asarray(S / np.linalg.norm(S, 2), jnp.float32)
+
+
+def spread(d, count, seed=0):
+    """Points around zero in pairs x, -x, so that their mean is zero."""
+    half = np.random.default_rng(seed).normal(size=(count // 2, d))
+    return jnp.asarray(np.stack([half, -half], 1).reshape(count, d), jnp.float32)
+
+
+def feed(transformation, grads_fn, points, **extra):
+    """The updates along given points, under jit and scan."""
+
+    def step(state, x):
+        update, state = transformation.update(grads_fn(x), state, x, **extra)
+        return state, update
+
+    return jax.jit(lambda x: jax.lax.scan(step, transformation.init(x[0]), x))(points)
+
+
+@pytest.mark.parametrize("projector", [LinearProjector(), GraphProjector()])
+def test_a_pure_potential_is_left_alone(projector):
+    curvature = jnp.linspace(0.5, 2.0, 5)
+    points = spread(5, 48)
+    _, updates = feed(hodge_projection(projector, 32, 4), lambda x: curvature * x, points)
+    grads = curvature * points
+    error = (np.linalg.norm(updates - grads, axis=1) / np.linalg.norm(grads, axis=1))[-16:]
+    assert error.mean() < (1e-3 if isinstance(projector, LinearProjector) else 0.05)
+
+
+@pytest.mark.parametrize("keep", ["recent", "thinned"])
+def test_the_rotation_is_removed(keep):
+    d = 6
+    S = skew(d)
+    points = spread(d, 64)
+    state, updates = feed(
+        hodge_projection(LinearProjector(), 64, 8, keep=keep), lambda x: 0.5 * x - 3.0 * S @ x, points
+    )
+    np.testing.assert_allclose(updates[-1], 0.5 * points[-1], atol=1e-3)
+    assert state.diagnostics.refreshes == 8
+    assert state.diagnostics.identifiable > 0.5
+    want = float(np.sum((3.0 * points @ S.T) ** 2) / np.sum((0.5 * points - 3.0 * points @ S.T) ** 2))
+    np.testing.assert_allclose(state.diagnostics.nonpotentiality, want, atol=1e-3)
+
+
+def test_a_share_of_the_residual_is_kept_and_what_the_history_cannot_see_is_untouched():
+    d = 400
+    S = skew(d)
+    points = spread(d, 24)
+    grads = lambda x: 0.5 * x - 3.0 * S @ x  # noqa: E731
+    _, whole = feed(hodge_projection(LinearProjector(), 16, 8), grads, points)
+    _, half = feed(hodge_projection(LinearProjector(), 16, 8, share=0.5), grads, points)
+    raw = jax.vmap(grads)(points)
+    np.testing.assert_allclose(half[-1] - raw[-1], 0.5 * (whole[-1] - raw[-1]), atol=1e-5)
+    rows = np.concatenate([points[-16:], raw[-16:]])
+    change = np.asarray(whole[-1] - raw[-1])
+    inside = np.linalg.lstsq(rows.T, change, rcond=None)[0] @ rows
+    np.testing.assert_allclose(change, inside, atol=1e-3 * np.linalg.norm(change))
+    assert np.linalg.norm(change) > 0
+
+
+def test_a_straight_path_identifies_nothing():
+    d = 50
+    points = jnp.linspace(0, 1, 40)[:, None] * jnp.ones(d)
+    state, _ = feed(hodge_projection(LinearProjector(), 16, 4), lambda x: -3.0 * skew(d) @ x, points)
+    assert state.diagnostics.identifiable < 0.02
+
+
+@pytest.mark.parametrize("kind", ["euclidean", "diagonal", "low rank"])
+def test_adjust_is_the_matrix_formula(kind):
+    d, strength = 5, 0.7
+    rng = np.random.default_rng(0)
+    A, x = rng.normal(size=(d, d)), rng.normal(size=d)
+    m, U = rng.uniform(0.5, 2.0, d), rng.normal(size=(d, 2))
+    M = {"euclidean": np.eye(d), "diagonal": np.diag(m), "low rank": np.diag(m) + U @ U.T}[kind]
+    metric = {"euclidean": None, "diagonal": Diagonal(m), "low rank": LowRank(m, U)}[kind]
+    field_fn = lambda x: -jnp.tanh(jnp.asarray(A, jnp.float32) @ x)  # noqa: E731
+    transformation = hodge_projection(residual="adjust", strength=strength, metric=metric, safeguard=None)
+    x = jnp.asarray(x, jnp.float32)
+    update, state = transformation.update(field_fn(x), transformation.init(x), x, field_fn=field_fn)
+    F = np.tanh(A @ np.asarray(x))
+    jacobian = (1 - F**2)[:, None] * A
+    rotated = 0.5 * (jacobian - np.linalg.solve(M, jacobian.T @ M)) @ F
+    np.testing.assert_allclose(-update, F + strength * rotated, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(state.diagnostics.residual_energy, rotated @ M @ rotated, rtol=1e-3)
+
+
+def play(transformation, rate, steps, **extra):
+    """The bilinear game max_x min_y x y by gradient steps; the ascent field is (y, -x)."""
+
+    def step(carry, _):
+        x, state = carry
+        update, state = transformation.update(-J @ x, state, x, field_fn=lambda x: -J @ x, **extra)
+        x = x - rate * update
+        return (x, state), jnp.linalg.norm(x)
+
+    start = jnp.array([1.0, 0.0])
+    return jax.jit(lambda x: jax.lax.scan(step, (x, transformation.init(x)), None, steps))(start)
+
+
+@pytest.mark.parametrize("residual", ["extragradient", "optimistic", "adjust"])
+def test_treated_residuals_converge_where_the_raw_game_diverges(residual):
+    rate = 0.1
+    raw = optax.GradientTransformationExtraArgs(lambda p: (), lambda u, s, p, **_: (u, s))
+    _, raw_norms = play(raw, rate, 1000)
+    _, norms = play(hodge_projection(LinearProjector(), 32, 4, residual, lookahead=rate), rate, 1000)
+    assert raw_norms[-1] > 10
+    assert norms[-1] < 0.1
+
+
+def test_extragradient_is_f_plus_eta_a_f():
+    d, eta = 6, 1e-2
+    S = skew(d)
+    points = spread(d, 64)
+    grads = lambda x: 0.5 * x - 3.0 * S @ x  # noqa: E731
+    transformation = hodge_projection(LinearProjector(), 64, 8, "extragradient", lookahead=eta)
+    _, updates = feed(transformation, grads, points, field_fn=grads)
+    F = -grads(points[-1])
+    np.testing.assert_allclose(-updates[-1], F + eta * 3.0 * S @ F, atol=1e-4)
+
+
+def test_optimistic_is_twice_the_residual_minus_the_one_before():
+    d = 6
+    S = skew(d)
+    points = spread(d, 66)[1:65]
+    _, updates = feed(hodge_projection(LinearProjector(), 64, 8, "optimistic"), lambda x: 0.5 * x - 3.0 * S @ x, points)
+    R = 3.0 * points @ S.T
+    np.testing.assert_allclose(-updates[-1], -0.5 * points[-1] + 2 * R[-1] - R[-2], atol=1e-3)
+
+
+def test_safeguard_limits_the_angle():
+    d = 4
+    S = skew(d)
+    grads = lambda x: 0.05 * x - 3.0 * S @ x  # noqa: E731
+    points = spread(d, 64)
+    _, free = feed(hodge_projection(LinearProjector(), 64, 8, safeguard=None), grads, points)
+    state, limited = feed(hodge_projection(LinearProjector(), 64, 8, safeguard=0.5), grads, points)
+    raw = grads(points[-1])
+    cosine = lambda u: float(u @ raw / jnp.linalg.norm(u) / jnp.linalg.norm(raw))  # noqa: E731
+    assert cosine(free[-1]) < 0.2
+    np.testing.assert_allclose(cosine(limited[-1]), 0.5, atol=1e-2)
+    np.testing.assert_allclose(state.diagnostics.angle, np.arccos(0.5), atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("residual", "projector"),
+    [
+        ("drop", KernelProjector()),
+        ("drop", NeuralProjector(local_steps=3)),
+        ("extragradient", GraphProjector()),
+        ("optimistic", GraphProjector()),
+        ("adjust", None),
+    ],
+)
+def test_nothing_is_ever_nan(residual, projector):
+    params = {"w": jnp.ones((2, 2)), "b": jnp.zeros(3, jnp.bfloat16)}
+    field_fn = lambda p: jax.tree.map(lambda x: jnp.sin(5 * x), p)  # noqa: E731
+    transformation = hodge_projection(projector, 4, 2, residual, lookahead=0.1)
+    state = transformation.init(params)
+    update = jax.jit(lambda g, s, p: transformation.update(g, s, p, field_fn=field_fn))
+    for grads in (jax.tree.map(jnp.zeros_like, params), field_fn(params), field_fn(params), field_fn(params)):
+        changed, state = update(grads, state, params)  # the parameters never move
+        for leaf, given in zip(jax.tree.leaves(changed), jax.tree.leaves(grads), strict=True):
+            assert leaf.dtype == given.dtype
+            assert np.isfinite(np.asarray(leaf, np.float32)).all()
+        assert all(np.isfinite(np.asarray(value)).all() for value in state.diagnostics)
+
+
+def test_vmap_over_seeds_equals_each_seed():
+    d, S = 6, skew(6)
+    transformation = hodge_projection(LinearProjector(), 8, 4, keep="reservoir")
+    grads = lambda x: 0.5 * x - 3.0 * S @ x  # noqa: E731
+
+    def run(points):
+        def step(state, x):
+            update, state = transformation.update(grads(x), state, x)
+            return state, update
+
+        return jax.lax.scan(step, transformation.init(points[0]), points)[1]
+
+    seeds = jnp.stack([spread(d, 24, seed) for seed in range(3)])
+    together = jax.jit(jax.vmap(run))(seeds)
+    for points, updates in zip(seeds, together, strict=True):
+        np.testing.assert_allclose(updates, jax.jit(run)(points), atol=2e-3)
+
+
+def test_chain_with_adam_under_scan_and_no_second_trace():
+    traces = []
+    loss = lambda p: jnp.sum((p["a"] - 1.0) ** 2) + jnp.sum(p["b"] ** 2)  # noqa: E731
+    chain = optax.chain(hodge_projection(GraphProjector(), 8, 4), optax.adam(0.05))
+    params = {"a": jnp.zeros((2, 3)), "b": jnp.ones(4)}
+
+    @jax.jit
+    def step(carry):
+        traces.append(1)
+        params, state = carry
+        update, state = chain.update(jax.grad(loss)(params), state, params)
+        return optax.apply_updates(params, update), state
+
+    carry = (params, chain.init(params))
+    for _ in range(12):
+        carry = step(carry)
+    assert len(traces) == 1
+    carry = jax.lax.scan(lambda c, _: (step(c), None), carry, None, 100)[0]
+    assert loss(carry[0]) < 0.1 * loss(params)
+
+
+def conditionals(jaxpr):
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "cond":
+            yield equation
+        for value in equation.params.values():
+            inner = value if isinstance(value, list | tuple) else [value]
+            for part in inner:
+                if hasattr(part, "jaxpr"):
+                    yield from conditionals(part.jaxpr)
+                elif hasattr(part, "eqns"):
+                    yield from conditionals(part)
+
+
+def test_the_history_is_never_copied_to_decide_whether_to_refresh():
+    d, n, refresh = 50021, 16, 4
+    transformation = hodge_projection(GraphProjector(), n, refresh)
+    x = jnp.zeros(d)
+    state = transformation.init(x)
+    jaxpr = jax.make_jaxpr(transformation.update)(x, state, x)
+    found = list(conditionals(jaxpr.jaxpr))
+    assert found
+    refreshes = [e for e in found if any(v.aval.shape == (2, 2 * n, 2 * n) for v in e.outvars)]
+    assert refreshes
+    assert all(v.aval.size < d for e in refreshes for v in (*e.invars, *e.outvars))
+    compiled = jax.jit(transformation.update, donate_argnums=1).lower(x, state, x).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < (n + refresh) * d * 4
+    copies = [line for line in compiled.as_text().splitlines() if f"[{n + refresh},{d}]" in line and " copy(" in line]
+    assert not copies
+
+
+def test_halves_report_the_noise():
+    d = 6
+    S = skew(d)
+    points = spread(d, 64)
+    transformation = hodge_projection(LinearProjector(), 64, 8)
+    grads = lambda x: 0.5 * x - 3.0 * S @ x  # noqa: E731
+    state, _ = feed(transformation, grads, points)
+    x = points[-1]
+    noise = 0.1 * jnp.ones(d)
+    g = grads(x)
+    _, state = jax.jit(transformation.update)(g, state, x, halves=(g + noise, g - noise))
+    np.testing.assert_allclose(state.diagnostics.noise, float(noise @ noise / (g @ g)), rtol=1e-3)
+    np.testing.assert_allclose(state.diagnostics.clean_energy, float(jnp.sum((3.0 * S @ x) ** 2)), rtol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["graph", "neural"])
+def test_the_papers_settings(kind):
+    chain = optax.chain(ctde_hpml(kind, history=8), optax.sgd(0.1))
+    params = jnp.ones(3)
+    state = chain.init(params)
+    update = jax.jit(chain.update)
+    for _ in range(9):
+        changes, state = update(params, state, params)
+        params = optax.apply_updates(params, changes)
+    assert np.isfinite(np.asarray(params)).all()
+    assert int(state[0].diagnostics.refreshes) == (1 if kind == "graph" else 9)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: hodge_projection(history=1), "history"),
+        (lambda: hodge_projection(refresh=0), "refresh"),
+        (lambda: hodge_projection(residual="forget"), "residual"),
+        (lambda: hodge_projection(keep="newest"), "keep"),
+        (lambda: hodge_projection(share=1.5), "share"),
+        (lambda: hodge_projection(safeguard=1.0), "safeguard"),
+        (lambda: hodge_projection(residual="extragradient"), "lookahead"),
+        (lambda: hodge_projection().init({}), "empty tree"),
+        (lambda: hodge_projection(residual="adjust").init({}), "empty tree"),
+        (lambda: hodge_projection().init(jnp.zeros(2, int)), "floating"),
+        (lambda: hodge_projection().update(jnp.zeros(2), hodge_projection().init(jnp.zeros(2))), "params"),
+        (
+            lambda: hodge_projection(residual="adjust").update(
+                jnp.zeros(2), hodge_projection(residual="adjust").init(jnp.zeros(2)), jnp.zeros(2)
+            ),
+            "field_fn",
+        ),
+        (lambda: ctde_hpml("kernel"), "kind"),
+    ],
+)
+def test_bad_input_is_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
