@@ -28,7 +28,9 @@ from rich.table import Table
 NEIGHBOURS, DIMENSION = 16, 3
 RATIO, MEMORY = 6.0, 8.0  # times the bare search; GB
 PEER_COUNT, PEER_RATIO = 5_000, 100.0
-INSTALL = "python -m venv peer && peer/bin/pip install dynamo-release, then --peer-python peer/bin/python"
+INSTALL = (
+    "python -m venv peer && peer/bin/pip install dynamo-release six 'statsmodels<0.15'; --peer-python peer/bin/python"
+)
 
 # Run by the peer's python, with nothing of ours: the edge flow of a k-NN graph in, the seconds of the Hodge step out.
 PEER = """

@@ -25,7 +25,7 @@ SOLVERS = ("cholesky", "amg", "cg")
 
 # |L phi - b| / |b| where the iterations stop: two digits below the 1e-9 that orthogonality and Pythagoras are held to.
 TOLERANCE = 1e-11
-DENSE_COUNT = {"cpu": 600, "gpu": 12_000}  # measured: where the dense factor stops being the fastest
+DENSE_COUNT = {"cpu": 600, "gpu": 1_000}  # measured, two cores and an H200: iterations win above
 AMG_COUNT = 20_000  # below it the hierarchy costs more than the plain iterations that it saves
 AMG_DIMENSION = 3.5  # pyamg pays up to an intrinsic dimension of about three
 AMG_COMPONENTS = 100  # each component keeps a node on the coarsest level, which is solved densely
@@ -56,7 +56,7 @@ def solve_poisson(graph: SampleGraph, omega: Float[Array, " m"], solver: str | N
     # A power of two near the largest entry: exact, and no weight or field scale can over- or underflow the iterations.
     scale = np.exp2(np.round(np.log2(np.abs(flow).max(initial=0.0) or 1.0)))
     flow = flow / scale
-    b = centre(divergence(graph, flow), graph)
+    b = np.asarray(centre(divergence(graph, flow), graph))
     # A flow that circulates only has no divergence but rounding: at most some eps of what passes through the nodes.
     passing = np.bincount(graph.edges.reshape(-1), np.repeat(np.abs(flow), 2), graph.count)
     if np.linalg.norm(b) <= ROUNDING * np.linalg.norm(passing):
