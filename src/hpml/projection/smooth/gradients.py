@@ -51,6 +51,7 @@ class Potentials(eqx.Module):
 
     def gradients(self, u: Float[Array, "q d"]) -> Float[Array, "q d k"]:
         """Their gradients, one column a potential."""
+        u = jnp.asarray(u)
         q, d = u.shape
         eye = jnp.eye(d)
         parts = [jnp.broadcast_to(eye[None], (q, d, d))]
@@ -59,7 +60,7 @@ class Potentials(eqx.Module):
             norm = np.where(i == j, 2.0, np.sqrt(2.0))
             parts.append((eye[:, i][None] * u[:, None, j] + eye[:, j][None] * u[:, None, i]) / norm)
         phase = u @ self.frequencies.T
-        w = self.scale * self.frequencies.T[None]
+        w = jnp.asarray(self.scale * self.frequencies.T)[None]
         parts += [-w * jnp.sin(phase)[:, None], w * jnp.cos(phase)[:, None]]
         return jnp.concatenate(parts, axis=2)
 
