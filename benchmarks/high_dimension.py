@@ -1,9 +1,9 @@
 """What the plug-in costs in high dimension, as a multiple of one plain pass over its history.
 
-One plain pass is the sum of all entries of both buffers (points and field), the faster of NumPy and a jitted JAX function,
-on the same arrays in the same run. A step is push, refresh and direction in one jitted update with its state donated; in
-the first row of each projector the refresh happens at every step, in the second every 8 steps. Rounds alternate between
-the pass and the steps, so that a busy machine slows both; the median over rounds is shown.
+One plain pass is the sum of all entries of both buffers (points and field), the faster of NumPy and a jitted JAX
+function, on the same arrays in the same run. A step is push, refresh and direction in one jitted update with its state
+donated; in the first row of each projector the refresh happens at every step, in the second every 8 steps. Rounds
+alternate between the pass and the steps, so that a busy machine slows both; the median over rounds is shown.
 
     python benchmarks/high_dimension.py [--device gpu] [--dimension 1000000] [--history 64] [--rounds 15]
 """
