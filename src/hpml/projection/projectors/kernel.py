@@ -12,7 +12,8 @@ what regression alone reaches: there all of the rotation acts as noise. Where th
 samples no better than gradients alone do (much noise, few samples), the raw field is regressed onto gradients
 directly. Which one was used is in `method`.
 
-Exact up to `exact` numbers (n d), Fourier features above; in many dimensions the dual form, by conjugate gradients.
+Exact up to `exact` numbers (n d); above, Fourier features or the exact fit of a subset, whichever predicts left-out
+samples better; in many dimensions the dual form, by conjugate gradients.
 """
 
 from typing import Any
@@ -206,7 +207,7 @@ class KernelProjector(Projector):
     """Smooth fit, then projection under the measure; see the top of this file.
 
     - `method`: "auto" decides between "smooth" and "direct" from left-out samples.
-    - `exact`: largest n d for the exact posterior.
+    - `exact`: largest n d for the exact posterior; its subset's size above.
     - `subset`: how many numbers the marginal likelihood is maximised on.
     - `frequencies`: Fourier features of each part above `exact`.
     - `measure_points`: points drawn from a measure that is a domain or a sampler.
@@ -257,8 +258,7 @@ class KernelProjector(Projector):
             rest = field_at - metric_gradient(first, points, scaling, metric)
             correction = regress(points, rest, weights, float(posterior.hyper.length_gradient))
             gradient_at = first + correction.gradient(u)
-            form = "exact" if isinstance(posterior, PairPosterior) else "Fourier features"
-            method = f"smooth fit ({form}), then projection"
+            method = f"smooth fit ({_form(posterior, samples.count)}), then projection"
         direction = metric_gradient(gradient_at, points, scaling, metric)
         parts = self._energy(samples, metric, posterior, scaling, points, weights, field_at, direction, measure)
         fit = KernelFit(samples, metric, scaling, posterior, correction, parts, 0.0, method)
@@ -277,12 +277,18 @@ class KernelProjector(Projector):
             error = np.asarray(left_out_residuals(posterior, rows))
             weights = samples.weights[rows] / samples.weights[rows].sum()
             return posterior, float((weights[:, None] * error**2).sum())
+        # Features take every sample, which averages noise; a subset is fitted exactly, which is sharper without noise.
         out, rest = order[: min(2000, n // 10)], order[min(2000, n // 10) :]
-        posterior = condition_spectral(x[rest], f[rest], inflation[rest], hyper, self.frequencies)
-        there = posterior.parts(x[out])
-        error = f[out] - np.asarray(there.gradient + there.rotation)
+        few = rest[: self.exact // d]
+        candidates = (
+            condition_spectral(x[rest], f[rest], inflation[rest], hyper, self.frequencies),
+            condition(x[few], f[few], inflation[few], hyper, samples.ambient),
+        )
         weights = samples.weights[out] / samples.weights[out].sum()
-        return posterior, float((weights[:, None] * error**2).sum())
+        errors = [f[out] - _chunked(lambda v, c=c: _sum_of_parts(c.parts(v)), x[out]) for c in candidates]
+        losses = [float((weights[:, None] * error**2).sum()) for error in errors]
+        best = int(np.argmin(losses))
+        return candidates[best], losses[best]
 
     def _regressor(self, samples, metric, scaling):
         """Gradient regression of a field given at points, with the varying metric's factors where there are any."""
@@ -346,14 +352,18 @@ class KernelProjector(Projector):
 
     def local_fit(self, state: DualFit, samples: LocalSamples) -> DualFit:
         """See `Projector.local_fit`."""
-        dtype = state.points.dtype
-        points, field = samples.points.astype(dtype), samples.field.astype(dtype)
-        return fit_dual(points, field, samples.mask.astype(dtype), state.ambient)
+        # Conjugate gradients lose float32's digits, and a GPU's default product has fewer still.
+        with jax.enable_x64(True):
+            points, field, mask = (leaf.astype(jnp.float64) for leaf in (samples.points, samples.field, samples.mask))
+            fit = fit_dual(points, field, mask, state.ambient)
+            return jax.tree.map(lambda new, old: new.astype(old.dtype), fit, state)
 
     def local_residual(self, state: DualFit, point, field):
         """See `Projector.local_residual`; the smooth residual, which neither drops nor believes the field's noise."""
-        _, _, residual = state.parts(point[None].astype(state.points.dtype))
-        return residual[0].astype(field.dtype)
+        with jax.enable_x64(True):
+            fit = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), state)
+            _, _, residual = fit.parts(point[None].astype(jnp.float64))
+            return residual[0].astype(field.dtype)
 
 
 _dual_parts = jax.jit(lambda dual, u: dual.parts(u))
@@ -371,6 +381,13 @@ def smooth_field(posterior, scaling: Scaling, points: Array) -> np.ndarray:
     """The smooth fit of the whole field, in the caller's coordinates."""
     u = scaling.points(points)
     return scaling.restore(_chunked(lambda v: _sum_of_parts(posterior.parts(v)), u))
+
+
+def _form(posterior: PairPosterior | SpectralPosterior, count: int) -> str:
+    if isinstance(posterior, SpectralPosterior):
+        return "Fourier features"
+    used = posterior.points.shape[0]
+    return "exact" if used == count else f"exact on {used} of {count} samples"
 
 
 def _sum_of_parts(parts):

@@ -1,15 +1,16 @@
 """A Gaussian prior over smooth vector fields with a gradient part and a divergence-free part.
 
-F = P + D + noise. P is the gradient of a Gaussian-kernel potential plus a broad affine gradient a + H x, H
-symmetric; D is divergence-free. Given samples, the posterior means of P and D follow from one linear system. Their
-sum is a smooth fit of the whole field; P alone is a good first guess of the projection, but its split follows the
-prior and not the measure, so the kernel projector corrects it (see `gradients.py`). The affine part is given a
-large variance because constants and saddles are both curl-free and divergence-free, and they belong to the gradient.
+F = P + D + noise. P is the gradient of a Gaussian-kernel potential plus an affine gradient a + H x, H symmetric; D is
+divergence-free, a Gaussian-kernel field plus S x, S skew. Given samples, the posterior means of P and D follow from
+one linear system. Their sum is a smooth fit of the whole field; P alone is a good first guess of the projection, but
+its split follows the prior and not the measure, so the kernel projector corrects it (see `gradients.py`). The affine
+part is given a large variance because constants and saddles are both curl-free and divergence-free, and they belong
+to the gradient.
 
 Kernels, with r = |x - y|, k = exp(-r^2 / 2 l^2) and D the ambient dimension, both scaled to the identity at r = 0:
   curl-free        (I - dd^T / l^2) k,   d = x - y, the gradients of k times l^2
   divergence-free  ((D - 1 - r^2 / l^2) I + dd^T / l^2) k / (D - 1)
-  affine           c0 I + (c1 / 2) ((x . y) I + y x^T)
+  affine           I + ((x . y) I + y x^T) / 2 for a + H x, and ((x . y) I - y x^T) / 2 for S x
 Coordinates and field are scaled to unit size before they come here.
 """
 
@@ -48,56 +49,74 @@ class Parts(NamedTuple):
     potential: Float[jax.Array, " q"]
 
 
+def _dot(left: Array, right: Array) -> jax.Array:
+    """A matrix product that stays in float64 under vmap inside a float32 program, where `@` does not."""
+    return jax.lax.dot(jnp.asarray(left), jnp.asarray(right))
+
+
 def _pairs(x, y):
     """Squared distances and inner products of all pairs, by matrix products."""
-    dots = x @ y.T
+    dots = _dot(x, y.T)
     r2 = (x * x).sum(-1)[:, None] + (y * y).sum(-1)[None] - 2.0 * dots
     return jnp.maximum(r2, 0.0), dots
 
 
-def apply_pair(x: Array, y: Array, a: Array, hyper: Hyper, ambient: int) -> Parts:
-    """The kernels between x (q, d) and y (n, d) times coefficients a (n, d) in O(q n d), never as a (qd, nd) matrix."""
+class Block(NamedTuple):
+    """A kernel between x (q, d) and y (n, d): K_ij = scalar_ij I + cross_ij d d^T + turn y_j x_i^T, d = x_i - y_j."""
+
+    scalar: Float[Array, "q n"]
+    cross: Float[Array, "q n"]
+    turn: Float[Array, ""] | float
+
+
+def add_blocks(left: Block, right: Block) -> Block:
+    """The kernel of the sum of two independent fields."""
+    return Block(left.scalar + right.scalar, left.cross + right.cross, left.turn + right.turn)
+
+
+def pair_blocks(x: Array, y: Array, hyper: Hyper, ambient: int) -> tuple[Block, Block]:
+    """The kernels of P and of D."""
     r2, dots = _pairs(x, y)
-    along = x @ a.T - (y * a).sum(-1)[None]  # (x - y) . a
-
-    def outer(weights):  # sum_j weights_ij (x_i - y_j)
-        return weights.sum(-1, keepdims=True) * x - weights @ y
-
-    lg, lr = hyper.length_gradient, hyper.length_rotation
-    k = hyper.gradient * jnp.exp(-r2 / (2 * lg**2))
-    gradient = k @ a - outer(k * along) / lg**2
-    potential = (k * along).sum(-1)
+    k = hyper.gradient * jnp.exp(-r2 / (2 * hyper.length_gradient**2))
     scale = AFFINE * hyper.gradient
-    ya = x @ a.T
-    gradient = gradient + scale * (a.sum(0) + 0.5 * (dots @ a + ya @ y))
-    potential = potential + scale * (x @ a.sum(0) + 0.5 * (dots * ya).sum(-1))
+    gradient = Block(k + scale * (1.0 + 0.5 * dots), -k / hyper.length_gradient**2, 0.5 * scale)
     if ambient < 2:
-        return Parts(gradient, jnp.zeros_like(gradient), potential)
-    k = hyper.rotation * jnp.exp(-r2 / (2 * lr**2)) / (ambient - 1)
-    rotation = (k * (ambient - 1 - r2 / lr**2)) @ a + outer(k * along) / lr**2
-    return Parts(gradient, rotation, potential)
+        return gradient, Block(jnp.zeros_like(k), jnp.zeros_like(k), 0.0)
+    lr2 = hyper.length_rotation**2
+    k = hyper.rotation * jnp.exp(-r2 / (2 * lr2)) / (ambient - 1)
+    scale = AFFINE * hyper.rotation
+    return gradient, Block(k * (ambient - 1 - r2 / lr2) + 0.5 * scale * dots, k / lr2, -0.5 * scale)
+
+
+def apply_block(block: Block, x: Array, y: Array, a: Array) -> jax.Array:
+    """A kernel times coefficients a (n, d) in O(q n d), never as a (qd, nd) matrix."""
+    inner = _dot(x, a.T)
+    weights = block.cross * (inner - (y * a).sum(-1)[None])
+    return _dot(block.scalar, a) + weights.sum(-1, keepdims=True) * x + _dot(block.turn * inner - weights, y)
+
+
+def apply_pair(x: Array, y: Array, a: Array, hyper: Hyper, ambient: int) -> Parts:
+    """P, D and the potential of P at x, from coefficients a at y."""
+    gradient, rotation = pair_blocks(x, y, hyper, ambient)
+    r2, dots = _pairs(x, y)
+    inner = _dot(x, a.T)
+    waves = jnp.exp(-r2 / (2 * hyper.length_gradient**2)) * (inner - (y * a).sum(-1)[None])
+    potential = hyper.gradient * (waves + AFFINE * (1.0 + 0.5 * dots) * inner).sum(-1)
+    return Parts(apply_block(gradient, x, y, a), apply_block(rotation, x, y, a), potential)
 
 
 def pair_matrices(x: Array, y: Array, hyper: Hyper, ambient: int) -> tuple[jax.Array, jax.Array]:
     """The gradient and rotation kernels as (q d, n d) matrices."""
     q, d = x.shape
-    n = y.shape[0]
-    r2, dots = _pairs(x, y)
     step = x[:, None] - y[None]
     outer = step[..., :, None] * step[..., None, :]
-    eye = jnp.eye(d)
+    turned = y[None, :, :, None] * x[:, None, None, :]
 
-    def flat(blocks):
-        return blocks.transpose(0, 2, 1, 3).reshape(q * d, n * d)
+    def flat(block):
+        full = block.scalar[..., None, None] * jnp.eye(d) + block.cross[..., None, None] * outer + block.turn * turned
+        return full.transpose(0, 2, 1, 3).reshape(q * d, -1)
 
-    lg, lr = hyper.length_gradient, hyper.length_rotation
-    k = jnp.exp(-r2 / (2 * lg**2))[..., None, None]
-    affine = eye + 0.5 * (dots[..., None, None] * eye + y[None, :, :, None] * x[:, None, None, :])
-    gradient = hyper.gradient * ((eye - outer / lg**2) * k + AFFINE * affine)
-    if ambient < 2:
-        return flat(gradient), jnp.zeros((q * d, n * d))
-    k = jnp.exp(-r2 / (2 * lr**2))[..., None, None] / (ambient - 1)
-    rotation = hyper.rotation * ((ambient - 1 - r2 / lr**2)[..., None, None] * eye + outer / lr**2) * k
+    gradient, rotation = pair_blocks(x, y, hyper, ambient)
     return flat(gradient), flat(rotation)
 
 
@@ -176,8 +195,9 @@ def _variances(posterior: PairPosterior, points: jax.Array):
     x2 = (x * x).sum(-1)
     potential = hyper.gradient * hyper.length_gradient**2 + scale * (x2 + 0.25 * x2**2)
     prior = hyper.gradient + scale * (1.0 + 0.5 * (x2[:, None] + x * x))
+    turning = hyper.rotation * (1.0 + 0.5 * AFFINE * (x2[:, None] - x * x))
     return (
         jnp.maximum(potential - explained(cross.reshape(q, -1)), 0.0),
         jnp.maximum(prior - explained(gradient).reshape(q, d), 0.0),
-        jnp.maximum(hyper.rotation * (posterior.ambient > 1) - explained(rotation).reshape(q, d), 0.0),
+        jnp.maximum(turning * (posterior.ambient > 1) - explained(rotation).reshape(q, d), 0.0),
     )

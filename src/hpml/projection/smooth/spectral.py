@@ -52,12 +52,15 @@ class SpectralPosterior(eqx.Module):
 
 
 def _rotation_features(rotations, amplitudes, u):
-    """(q, d, features): cos and sin of each frequency times each of its orthogonal amplitudes."""
+    """(q, d, features): rotations in each plane, then cos and sin of each frequency times its orthogonal amplitudes."""
     phase = u @ rotations.T
     turn = amplitudes.transpose(2, 0, 1)[None]
     q, d = u.shape
+    i, j = np.triu_indices(d, 1)
+    eye = jnp.eye(d)
+    planes = (eye[:, i][None] * u[:, None, j] - eye[:, j][None] * u[:, None, i]) / np.sqrt(2.0)
     both = [turn * wave[:, None, :, None] for wave in (jnp.cos(phase), jnp.sin(phase))]
-    return jnp.concatenate([part.reshape(q, d, -1) for part in both], axis=2)
+    return jnp.concatenate([planes, *(part.reshape(q, d, -1) for part in both)], axis=2)
 
 
 @jax.jit
@@ -131,6 +134,7 @@ def _prior_precision(basis: Potentials, turns: int, d: int, hyper: Hyper) -> np.
         [
             np.full(affine, AFFINE * float(hyper.gradient)),
             np.full(basis.size - affine, float(hyper.gradient)),
+            np.full(d * (d - 1) // 2, AFFINE * float(hyper.rotation)),
             np.full(2 * turns * (d - 1), float(hyper.rotation)),
         ]
     )
@@ -142,8 +146,12 @@ def _combinations(basis: Potentials, rotations: Array, amplitudes: np.ndarray) -
     p, d = basis.frequencies.shape
     t = len(rotations)
     cos, sin = 1 + d, 1 + d + p + t
-    features = basis.size + 2 * t * max(d - 1, 0)
+    i, j = np.triu_indices(d, 1)
+    planes = basis.size + np.arange(len(i))
+    features = basis.size + len(i) + 2 * t * max(d - 1, 0)
     table = np.zeros((d, features, 1 + d + 2 * (p + t)))
+    table[i, planes, 1 + j] = np.sqrt(0.5)
+    table[j, planes, 1 + i] = -np.sqrt(0.5)
     index = np.arange(d)
     table[index, index, 0] = 1.0
     row = d
@@ -161,7 +169,7 @@ def _combinations(basis: Potentials, rotations: Array, amplitudes: np.ndarray) -
         table[c, row + p + k, cos + k] = w
         if t:
             turn = np.repeat(np.arange(t), d - 1)
-            rows = row + 2 * p + np.arange(t * (d - 1))
+            rows = basis.size + len(planes) + np.arange(t * (d - 1))
             table[c, rows, cos + p + turn] = amplitudes[:, :, c].reshape(-1)
             table[c, rows + t * (d - 1), sin + p + turn] = amplitudes[:, :, c].reshape(-1)
     return table
