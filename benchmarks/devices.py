@@ -2,10 +2,10 @@
 
     python benchmarks/devices.py
 
-Every projector splits the same samples on each device that JAX finds. Agreement is the largest difference of the directions
-over the largest direction; the host path works in float64 and must agree to 1e-6 (graph, kernel), training a network
-amplifies rounding, so the neural direction must agree to 1e-2 of its size in L2; the plug-in's local path works in float32
-and must agree to 1e-3.
+Every projector splits the same samples on each device that JAX finds. Agreement is the largest difference of the
+directions over the largest direction. The host path works in float64 and must agree to 1e-6 (graph, kernel). Training a
+network amplifies rounding, so the neural direction must agree to 1e-2 of its size in L2. The plug-in's history is
+float32 and must agree to 1e-3.
 """
 
 import time

@@ -20,8 +20,8 @@ from hpml.geometry.leaves import Leaves, Tree, leaf_metric
 
 KEEP = ("recent", "reservoir", "thinned")
 
-# Entries of a buffer that one step of the CPU's loop works on: about a megabyte stays in a core's cache.
-CHUNK_ENTRIES = 1 << 18
+# Entries of a buffer that one step of the CPU's loop works on: fewer, and starting a step costs more than it saves.
+CHUNK_ENTRIES = 1 << 20
 
 
 class History(eqx.Module):

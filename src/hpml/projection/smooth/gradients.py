@@ -71,7 +71,8 @@ def potentials(dimension: int, length: float | None, frequencies: int, seed: int
     if length is None or frequencies == 0:
         return Potentials(np.zeros((0, dimension)), 1.0, quadratic)
     if dimension <= 1024:  # quasi-random frequencies fill the spectrum more evenly
-        uniform = scipy.stats.qmc.Sobol(dimension, seed=seed).random(frequencies)
+        uniform = scipy.stats.qmc.Sobol(dimension, seed=seed).random_base2(int(np.ceil(np.log2(frequencies))))
+        uniform = uniform[:frequencies]
         normal = scipy.stats.norm.ppf(np.clip(uniform, 1e-9, 1 - 1e-9))
     else:
         normal = np.random.default_rng(seed).normal(size=(frequencies, dimension))
