@@ -16,6 +16,9 @@ from hpml.geometry.arrays import Array, as_finite, as_matrix
 from hpml.geometry.domain import Domain
 from hpml.geometry.metric import Euclidean, Metric
 
+# Squares of anything smaller or larger leave the range of float64.
+SMALL, LARGE = 1e-140, 1e140
+
 Sampler: TypeAlias = Callable[[Any, int], Array]
 Measure: TypeAlias = Domain | Sampler | None
 
@@ -81,6 +84,8 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
     if d < 1:
         raise ValueError("points has no columns: every sample needs at least one coordinate.")
     metric.check(d)
+    _check_size(X - X[0], "The spread of points")
+    _check_size(F, "field")
     w = np.full(n, 1.0 / n) if weights is None else as_finite(weights, "weights")
     if w.shape != (n,):
         raise ValueError(f"weights must have shape ({n},), one for each point; got {w.shape}.")
@@ -130,6 +135,12 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
     )
 
 
+def _check_size(values: np.ndarray, name: str) -> None:
+    largest = np.abs(values).max()
+    if largest > LARGE or 0 < largest < SMALL:
+        raise ValueError(f"{name} has the size {largest:.0e}, whose square float64 cannot hold: change the units.")
+
+
 def draw_measure(
     measure: Measure, samples: Samples, key: Any, count: int
 ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
@@ -144,4 +155,6 @@ def draw_measure(
         raise ValueError(
             f"The measure draws points in dimension {drawn.shape[1]}, the samples have {samples.dimension}."
         )
+    if len(drawn) < 2:
+        raise ValueError(f"The measure drew {len(drawn)} of {count} points: its function (key, count) returns `count`.")
     return drawn, np.full(len(drawn), 1.0 / len(drawn))

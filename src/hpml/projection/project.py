@@ -57,10 +57,13 @@ class Projection(eqx.Module):
         return np.asarray(self.fit.potential(self._enter(points)))
 
     def predict(self, points: Any) -> Prediction:
-        """Potential, direction and residual at new points with their uncertainty (kernel projector)."""
+        """Potential, direction and residual at new points with their uncertainty (kernel projector, not in dual form)."""
         predict = getattr(self.fit, "predict", None)
         if predict is None:
-            raise AttributeError("Only the kernel projector predicts with uncertainty: use at() and potential_at().")
+            raise AttributeError(
+                f"This fit ({self.method}) has no uncertainty: use at() and potential_at(). The kernel projector has one "
+                "up to 32 coordinates, or up to `exact` numbers n d."
+            )
         if self.chart is not None:
             raise ValueError(
                 "Uncertainty by coordinate needs d <= 2n; here the samples span a chart: use at() and potential_at()."

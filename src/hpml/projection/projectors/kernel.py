@@ -367,7 +367,7 @@ class KernelProjector(Projector):
 
 
 _dual_parts = jax.jit(lambda dual, u: dual.parts(u))
-_fit_dual_host = jax.jit(lambda x, f, m, ambient: fit_dual(x, f, m, ambient, iterations=60), static_argnums=3)
+_fit_dual_host = jax.jit(lambda x, f, m, ambient: fit_dual(x, f, m, ambient, iterations=200), static_argnums=3)
 
 
 def metric_gradient(gradients: Array, points: Array, scaling: Scaling, metric: Metric) -> np.ndarray:

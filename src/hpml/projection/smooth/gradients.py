@@ -19,6 +19,7 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array
 
 PENALTIES = np.logspace(-7, 3, 21)
+NUMBERS = 1 << 25  # at most this many feature values at a time, 256 MB
 
 
 class Potentials(eqx.Module):
@@ -94,14 +95,18 @@ class GradientFit(eqx.Module):
 
     def gradient(self, u: Float[Array, "q d"]) -> Float[Array, "q d"]:
         """Its gradient."""
-        return _in_chunks(lambda v: _gradients(self.basis, v) @ self.coefficients, u)
+        return _in_chunks(lambda v: _gradients(self.basis, v) @ self.coefficients, u, self._rows)
 
     def variances(self, u: Float[Array, "q d"]) -> tuple[np.ndarray, np.ndarray]:
         """Variances of the potential (q,) and of the gradient (q, d)."""
         C = self.covariance
         potential = _in_chunks(lambda v: jnp.einsum("qk,kl,ql->q", *_sandwich(_values(self.basis, v), C)), u)
-        gradient = _in_chunks(lambda v: jnp.einsum("qdk,kl,qdl->qd", *_sandwich(_gradients(self.basis, v), C)), u)
-        return potential, gradient
+        gradient = _in_chunks(lambda v: jnp.einsum("qdk,kl,qdl->qd", *_sandwich(_gradients(self.basis, v), C)), u, self._rows)
+        return np.maximum(potential, 0.0), np.maximum(gradient, 0.0)
+
+    @property
+    def _rows(self) -> int:
+        return _rows_at_once(self.basis, 4096)
 
 
 def _sandwich(features, covariance):
@@ -110,6 +115,10 @@ def _sandwich(features, covariance):
 
 _values = jax.jit(lambda basis, u: basis.values(u))
 _gradients = jax.jit(lambda basis, u: basis.gradients(u))
+
+
+def _rows_at_once(basis: Potentials, most: int) -> int:
+    return int(np.clip(NUMBERS // (basis.size * basis.frequencies.shape[1]), 64, most))
 
 
 def _in_chunks(function: Callable, u: Array, size: int = 4096) -> np.ndarray:
@@ -130,7 +139,7 @@ def _moments(basis, u, target, factors, weights):
 
 def _fold_moments(basis, u, target, factors, weights, rows, chunk):
     """The moments of one fold, in chunks of one shape: missing rows weigh nothing."""
-    size = min(chunk, -(-len(rows) // 64) * 64)
+    size = min(_rows_at_once(basis, chunk), -(-len(rows) // 64) * 64)
     total = None
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
