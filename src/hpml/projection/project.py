@@ -57,12 +57,12 @@ class Projection(eqx.Module):
         return np.asarray(self.fit.potential(self._enter(points)))
 
     def predict(self, points: Any) -> Prediction:
-        """Potential, direction and residual at new points with their uncertainty (kernel projector, not in dual form)."""
+        """Potential, direction and residual at new points with their uncertainty (kernel projector)."""
         predict = getattr(self.fit, "predict", None)
         if predict is None:
             raise AttributeError(
-                f"This fit ({self.method}) has no uncertainty: use at() and potential_at(). The kernel projector has one "
-                "up to 32 coordinates, or up to `exact` numbers n d."
+                f"This fit ({self.method}) has no uncertainty: use at() and potential_at(). Only the kernel projector "
+                "has one, with at most 32 coordinates or at most `exact` numbers n d."
             )
         if self.chart is not None:
             raise ValueError(

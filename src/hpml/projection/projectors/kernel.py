@@ -36,6 +36,7 @@ from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectra
 
 # Fourier features of the second step; twice as many change no error in benchmarks/accuracy.py.
 WAVES = 128
+MANY = 32  # coordinates beyond which Fourier features take too much memory
 
 
 class Scaling(eqx.Module):
@@ -204,7 +205,7 @@ class DualKernelFit(Fit):
 
 
 class KernelProjector(Projector):
-    """Smooth fit, then projection under the measure; see the top of this file.
+    """Fit a smooth field with a gradient and a divergence-free part, then project it onto gradients.
 
     - `method`: "auto" decides between "smooth" and "direct" from left-out samples.
     - `exact`: largest n d for the exact posterior; its subset's size above.
@@ -221,13 +222,20 @@ class KernelProjector(Projector):
     measure_points: int = 16384
     folds: int = 5
 
-    def fit(self, samples: Samples, metric: Metric, measure: Measure = None, key: Any = None) -> Fit:
-        """See `Projector.fit`."""
+    def __check_init__(self):
         if self.method not in ("auto", "smooth", "direct"):
             raise ValueError(f'method must be "auto", "smooth" or "direct", got {self.method!r}.')
+        least = {"exact": 1, "subset": 1, "frequencies": 1, "measure_points": 2, "folds": 2}
+        for name, count in least.items():
+            if getattr(self, name) < count:
+                raise ValueError(f"{name} must be at least {count}, got {getattr(self, name)}.")
+
+    def fit(self, samples: Samples, metric: Metric, measure: Measure = None, key: Any = None) -> Fit:
+        """See `Projector.fit`."""
         scaling = scaling_of(samples, metric)
+        many = samples.dimension > MANY and samples.count * samples.dimension > self.exact
         with jax.enable_x64(True):
-            if samples.dimension > 32 and samples.count * samples.dimension > self.exact:
+            if many and metric.constant and measure is None:  # the dual form knows no other
                 return self._fit_dual(samples, scaling)
             return self._fit(samples, metric, measure, key, scaling)
 
@@ -250,7 +258,7 @@ class KernelProjector(Projector):
             correction = regress(samples.points, samples.field, samples.weights)
             field_at, gradient_at = samples.field, correction.gradient(x)
             points, weights = samples.points, samples.weights
-            method = "direct regression onto gradients"
+            method = "direct regression onto gradients" + ("" if measure is None else " at the samples")
         else:
             u = scaling.points(points)
             first = _chunked(lambda v: posterior.parts(v).gradient, u)
@@ -279,11 +287,12 @@ class KernelProjector(Projector):
             return posterior, float((weights[:, None] * error**2).sum())
         # Features take every sample, which averages noise; a subset is fitted exactly, which is sharper without noise.
         out, rest = order[: min(2000, n // 10)], order[min(2000, n // 10) :]
-        few = rest[: self.exact // d]
-        candidates = (
-            condition_spectral(x[rest], f[rest], inflation[rest], hyper, self.frequencies),
-            condition(x[few], f[few], inflation[few], hyper, samples.ambient),
-        )
+        few = rest[: max(self.exact // d, 8)]
+        candidates: list[PairPosterior | SpectralPosterior] = [
+            condition(x[few], f[few], inflation[few], hyper, samples.ambient)
+        ]
+        if d <= MANY:
+            candidates.append(condition_spectral(x[rest], f[rest], inflation[rest], hyper, self.frequencies))
         weights = samples.weights[out] / samples.weights[out].sum()
         errors = [f[out] - _chunked(lambda v, c=c: _sum_of_parts(c.parts(v)), x[out]) for c in candidates]
         losses = [float((weights[:, None] * error**2).sum()) for error in errors]
@@ -316,7 +325,7 @@ class KernelProjector(Projector):
         if noise is None:
             noise = 0.0 if posterior is None else float(posterior.hyper.noise) * samples.dimension * scaling.size**2
         noise = min(noise, observed)
-        if samples.halves is not None and measure is None:
+        if samples.halves is not None and (measure is None or posterior is None):
             # Two independent estimates: the noise drops out of the product of their residuals.
             a, b = samples.halves
             residuals = a - direction, b - direction
@@ -326,6 +335,8 @@ class KernelProjector(Projector):
             residual = field - direction
             circulation = float(np.sum(weights * np.asarray(metric.inner(residual, residual, points))))
             gradient = float(np.sum(weights * np.asarray(metric.inner(direction, direction, points))))
+            if posterior is None:  # the raw field's noise is in its residual
+                circulation = max(circulation - noise, 0.0)
             whole = circulation + gradient
         share = float(np.clip(circulation / whole, 0.0, 1.0)) if whole > 0 else 0.0
         signal = observed - noise
@@ -333,7 +344,8 @@ class KernelProjector(Projector):
 
     def _fit_dual(self, samples, scaling) -> DualKernelFit:
         x, f = scaling.points(samples.points), scaling.vectors(samples.field)
-        dual = _fit_dual_host(jnp.asarray(x), jnp.asarray(f), jnp.ones(len(x)), samples.ambient)
+        weights = jnp.asarray(samples.weights)
+        dual = _fit_dual_host(jnp.asarray(x), jnp.asarray(f), weights, samples.ambient)
         potential, gradient, _ = (np.asarray(part) for part in _dual_parts(dual, x))
         observed = float((samples.weights @ f**2).sum())
         noise = (samples.noise or 0.0) / scaling.size**2
@@ -367,7 +379,9 @@ class KernelProjector(Projector):
 
 
 _dual_parts = jax.jit(lambda dual, u: dual.parts(u))
-_fit_dual_host = jax.jit(lambda x, f, m, ambient: fit_dual(x, f, m, ambient, iterations=200), static_argnums=3)
+_fit_dual_host = jax.jit(
+    lambda x, f, w, ambient: fit_dual(x, f, jnp.ones_like(w), ambient, iterations=200, weights=w), static_argnums=3
+)
 
 
 def metric_gradient(gradients: Array, points: Array, scaling: Scaling, metric: Metric) -> np.ndarray:

@@ -61,8 +61,12 @@ def fit_dual(
     ambient: int,
     length: float = 2.0,
     iterations: int = 64,
+    weights: Float[Array, " n"] | None = None,
 ) -> DualFit:
-    """Split the rows that count. All under jit; with fewer than two of them the fit says nothing."""
+    """Split the rows that count. All under jit; with fewer than two of them the fit says nothing.
+
+    `weights` say how much of the measure each row carries in the second step.
+    """
     count = jnp.maximum(mask.sum(), 1.0)
     centre = (points * mask[:, None]).sum(0) / count
     x = (points - centre) * mask[:, None]
@@ -85,31 +89,33 @@ def fit_dual(
     # Every third row judges the candidates that the others fit.
     judge = mask * (jnp.arange(len(mask)) % 3 == 1)
     learn = mask - judge
+    even = jnp.ones_like(mask)
+    share = even if weights is None else weights * count / jnp.maximum((weights * mask).sum(), 1e-30)
 
-    def choose(operator, target, candidates):
+    def choose(operator, target, candidates, share):
         """The candidate with the smallest loss at the judging rows, and that loss."""
 
         def loss(noise):
-            fitted = operator(_solve(operator, target, noise, learn, iterations))
-            return (judge[:, None] * (target - fitted) ** 2).sum()
+            fitted = operator(_solve(operator, target, noise, learn * share**0.5, iterations))
+            return ((judge * share)[:, None] * (target - fitted) ** 2).sum()
 
         losses = jnp.stack([loss(noise) for noise in candidates])
         least = losses.min()
         return jnp.where(losses == least, candidates, 0.0).max(), least
 
-    noise, _ = choose(whole, f, jnp.asarray(NOISES, x.dtype))
+    noise, _ = choose(whole, f, jnp.asarray(NOISES, x.dtype), even)
     a = _solve(whole, f, noise, mask, iterations)
     turning = apply_block(rotation, x, x, a) * mask[:, None]
-    penalty, loss = choose(gradients, turning, jnp.asarray(PENALTIES, x.dtype))
-    b = _solve(gradients, turning, penalty, mask, iterations)
-    nothing = (judge[:, None] * turning**2).sum()
+    penalty, loss = choose(gradients, turning, jnp.asarray(PENALTIES, x.dtype), share)
+    b = _solve(gradients, turning, penalty, mask * share**0.5, iterations)
+    nothing = ((judge * share)[:, None] * turning**2).sum()
     b = jnp.where(loss < nothing, b, 0.0)
     keep = jnp.where(enough, 1.0, 0.0)
     return DualFit(x, a * keep, b * keep, centre, scale, size * keep, jnp.asarray(length, x.dtype), noise, ambient)
 
 
 def _solve(operator, target, noise, mask, iterations: int):
-    """(mask K mask + noise) a = mask target by conjugate gradients.
+    """a = m c with (m K m + noise) c = m target by conjugate gradients, m the mask or the roots of weights.
 
     They run until they have converged: an iterate on the way there turns rounding into visible differences.
     """
@@ -121,7 +127,7 @@ def _solve(operator, target, noise, mask, iterations: int):
 
     def step(carry):
         count, a, r, p, rr = carry
-        q = rows * operator(p) + noise * p
+        q = rows * operator(rows * p) + noise * p
         alpha = rr / jnp.maximum((p * q).sum(), 1e-30)
         a, r = a + alpha * p, r - alpha * q
         new = (r * r).sum()
@@ -129,4 +135,4 @@ def _solve(operator, target, noise, mask, iterations: int):
 
     start = rows * target
     whole = (start * start).sum()
-    return jax.lax.while_loop(unfinished, step, (jnp.int32(0), jnp.zeros_like(start), start, start, whole))[1]
+    return rows * jax.lax.while_loop(unfinished, step, (jnp.int32(0), jnp.zeros_like(start), start, start, whole))[1]

@@ -4,7 +4,8 @@ This is the projection of `def:proj` restricted to a finite class of potentials:
 random Fourier features of a Gaussian kernel. What no gradient explains acts as noise, and n points with any field
 are interpolated by some smooth gradient, so the class and its penalty are chosen by the loss at points that were
 left out: the held-out loss is E|T - grad Phi|^2 = E|R|^2 + E|grad Phi* - grad Phi|^2, smallest at the projection
-itself. "No gradient at all" is one of the candidates, so a field with nothing to project stays untouched.
+itself. A gradient whose held-out gain over none at all is within its own error is not taken: a field with nothing to
+project stays untouched.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array
 
 PENALTIES = np.logspace(-7, 3, 21)
+SIGNIFICANCE = 1.0  # standard errors by which the held-out gain of a gradient must exceed nothing
 NUMBERS = 1 << 25  # at most this many feature values at a time, 256 MB
 
 
@@ -101,7 +103,8 @@ class GradientFit(eqx.Module):
         """Variances of the potential (q,) and of the gradient (q, d)."""
         C = self.covariance
         potential = _in_chunks(lambda v: jnp.einsum("qk,kl,ql->q", *_sandwich(_values(self.basis, v), C)), u)
-        gradient = _in_chunks(lambda v: jnp.einsum("qdk,kl,qdl->qd", *_sandwich(_gradients(self.basis, v), C)), u, self._rows)
+        spread = lambda v: jnp.einsum("qdk,kl,qdl->qd", *_sandwich(_gradients(self.basis, v), C))  # noqa: E731
+        gradient = _in_chunks(spread, u, self._rows)
         return np.maximum(potential, 0.0), np.maximum(gradient, 0.0)
 
     @property
@@ -195,13 +198,23 @@ def regress_gradients(
         losses = np.asarray(_held_out_losses(grams, sides, energies, jnp.asarray(PENALTIES)))
         i = int(np.argmin(losses))
         if best is None or losses[i] < best[0]:
-            best = (losses[i], basis, PENALTIES[i], np.asarray(grams).sum(0), np.asarray(sides).sum(0))
+            best = (losses[i], basis, PENALTIES[i], np.asarray(grams), np.asarray(sides))
     assert best is not None
-    loss, basis, penalty, gram, side = best
-    if not loss < zero:
-        k = basis.size
+    loss, basis, penalty, grams, sides = best
+    k = basis.size
+    system = grams.sum(0) + penalty * np.eye(k)
+    side = sides.sum(0)
+    gains = np.zeros(n)
+    for number in range(folds):
+        rows = np.flatnonzero(fold == number)
+        left = np.linalg.solve(system - grams[number], side - sides[number])
+        there = GradientFit(basis, left, np.zeros((0, 0)), 0.0, 0.0).gradient(u[rows])
+        if factors is not None:
+            there = np.einsum("nij,nj->ni", factors[rows], there)
+        gains[rows] = (2.0 * target[rows] * there - there**2).sum(1)
+    gain = weights @ gains
+    if not gain > SIGNIFICANCE * np.sqrt(weights**2 @ (gains - gain) ** 2):
         return GradientFit(basis, np.zeros(k), np.zeros((k, k)), zero, zero)
-    system = gram + penalty * np.eye(len(side))
     inverse = np.linalg.inv(system)
     coefficients = np.linalg.solve(system, side)
     # n equal weights sum to one, so a sum over samples is n times the weighted one: the covariance carries
