@@ -48,7 +48,7 @@ INPUTS = {
     "two points": (X[:2], F[:2], None),
     "three points": (X[:3], F[:3], None),
     "one coordinate": (X[:, :1], np.sin(X[:, :1]), None),
-    "a line in space": (X[:, :1] * np.array([[1.0, 2.0, 3.0]]), np.random.default_rng(1).normal(size=(32, 3)), None),
+    "a line": (X[:, :1] * np.array([[1.0, 2.0]]), np.random.default_rng(1).normal(size=(32, 2)), None),
     "a constant coordinate": (X * np.array([1.0, 0.0]) + 3.0, F, None),
     "a constant field": (X, np.ones_like(X), None),
     "a far and narrow cloud": (1e6 + 1e-6 * X, F, None),
@@ -123,14 +123,14 @@ def test_probabilities_at_the_boundary_get_numbers(projector):
 
 
 def test_two_estimates_of_many_coordinates(projector):
-    """In a chart, and between 2n and 3n coordinates, where two estimates span the whole space."""
+    """In a chart, between 2n and 3n coordinates, where two estimates span the whole space."""
     rng = np.random.default_rng(0)
-    for n, d in ((6, 40), (10, 25)):
-        points = rng.normal(size=(n, d))
-        field = -points + 0.3 * rng.normal(size=(2, n, d))
-        p = hpml.project(points, field, projector)
-        well_formed(p, points, (field.mean(0) ** 2).sum(1).mean())
-        assert p.energy.noise > 0.0
+    points = rng.normal(size=(6, 15))
+    field = -points + 0.3 * rng.normal(size=(2, 6, 15))
+    p = hpml.project(points, field, projector)
+    assert p.chart is not None
+    well_formed(p, points, (field.mean(0) ** 2).sum(1).mean())
+    assert p.energy.noise > 0.0
 
 
 @pytest.mark.parametrize(
@@ -190,20 +190,20 @@ def test_the_noise_of_repeated_points_is_no_circulation(method):
 
 
 RNG = np.random.default_rng(0)
-MANY = RNG.normal(size=(60, 34))
+MANY = RNG.normal(size=(36, 34))
 TURNED = -MANY + np.roll(MANY, 1, 1) * np.where(np.arange(34) % 2, 1.0, -1.0)
-FEW = hpml.KernelProjector(exact=1000)  # the dual form already for 60 samples
+FEW = hpml.KernelProjector(exact=600, folds=2, measure_points=48)  # the dual form already for 36 samples
 
 
 def test_the_dual_form_takes_weights():
     """Under a measure that lies along half of the coordinates, rotation between the halves is a gradient there."""
     skewed = MANY * np.where(np.arange(34) % 2, 0.1, 1.0)
     field = np.roll(skewed, 1, 1) * np.where(np.arange(34) % 2, 1.0, -1.0)
-    near = np.where(np.arange(60) < 30, 1.0, 1e-6)
+    near = np.where(np.arange(36) < 18, 1.0, 1e-6)
     p, weighted = hpml.project(skewed, field, FEW), hpml.project(skewed, field, FEW, weights=near)
     assert "dual" in p.method
     assert "dual" in weighted.method
-    error, even = (np.sum((part.direction - field)[:30] ** 2) for part in (weighted, p))
+    error, even = (np.sum((part.direction - field)[:18] ** 2) for part in (weighted, p))
     assert error < even
 
 
@@ -214,14 +214,14 @@ def test_the_dual_form_has_no_uncertainty_and_says_so():
 
 def test_a_measure_is_not_ignored_in_many_coordinates():
     box = hpml.Box(-np.ones(34), np.ones(34))
-    p = hpml.project(MANY, TURNED, hpml.KernelProjector(exact=1000, measure_points=64), measure=box)
+    p = hpml.project(MANY, TURNED, FEW, measure=box)
     assert "dual" not in p.method
     well_formed(p, MANY, (TURNED**2).sum(1).mean())
 
 
 def test_a_varying_metric_is_not_frozen_in_many_coordinates():
     metric = hpml.Shahshahani((18, 18))
-    points = np.asarray(hpml.Simplices((18, 18)).sample(jax.random.key(0), 60), np.float64)
+    points = np.asarray(hpml.Simplices((18, 18)).sample(jax.random.key(0), 36), np.float64)
     field = np.asarray(metric.raise_index(points, points))
     p = hpml.project(points, field, FEW, metric)
     well_formed(p, points, np.mean(metric.inner(field, field, points)))

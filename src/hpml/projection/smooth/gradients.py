@@ -97,23 +97,17 @@ class GradientFit(eqx.Module):
 
     def gradient(self, u: Float[Array, "q d"]) -> Float[Array, "q d"]:
         """Its gradient."""
-        return _in_chunks(lambda v: _gradients(self.basis, v) @ self.coefficients, u, self._rows)
+        return _gradient_of(self.basis, self.coefficients, u)
 
     def variances(self, u: Float[Array, "q d"]) -> tuple[np.ndarray, np.ndarray]:
         """Variances of the potential (q,) and of the gradient (q, d)."""
-        C = self.covariance
-        potential = _in_chunks(lambda v: jnp.einsum("qk,kl,ql->q", *_sandwich(_values(self.basis, v), C)), u)
-        spread = lambda v: jnp.einsum("qdk,kl,qdl->qd", *_sandwich(_gradients(self.basis, v), C))  # noqa: E731
-        gradient = _in_chunks(spread, u, self._rows)
+
+        def spread(features):
+            return jnp.einsum("...k,kl,...l->...", features, self.covariance, features)
+
+        potential = _in_chunks(lambda v: spread(_values(self.basis, v)), u)
+        gradient = _in_chunks(lambda v: spread(_gradients(self.basis, v)), u, _rows_at_once(self.basis, 4096))
         return np.maximum(potential, 0.0), np.maximum(gradient, 0.0)
-
-    @property
-    def _rows(self) -> int:
-        return _rows_at_once(self.basis, 4096)
-
-
-def _sandwich(features, covariance):
-    return features, covariance, features
 
 
 _values = jax.jit(lambda basis, u: basis.values(u))
@@ -127,6 +121,10 @@ def _rows_at_once(basis: Potentials, most: int) -> int:
 def _in_chunks(function: Callable, u: Array, size: int = 4096) -> np.ndarray:
     parts = [np.asarray(function(u[start : start + size])) for start in range(0, len(u), size)]
     return np.concatenate(parts) if parts else np.asarray(function(u))
+
+
+def _gradient_of(basis: Potentials, coefficients: Array, u: Array) -> np.ndarray:
+    return _in_chunks(lambda v: _gradients(basis, v) @ coefficients, u, _rows_at_once(basis, 4096))
 
 
 @jax.jit
@@ -208,15 +206,16 @@ def regress_gradients(
     for number in range(folds):
         rows = np.flatnonzero(fold == number)
         left = np.linalg.solve(system - grams[number], side - sides[number])
-        there = GradientFit(basis, left, np.zeros((0, 0)), 0.0, 0.0).gradient(u[rows])
+        there = _gradient_of(basis, left, u[rows])
         if factors is not None:
             there = np.einsum("nij,nj->ni", factors[rows], there)
         gains[rows] = (2.0 * target[rows] * there - there**2).sum(1)
     gain = weights @ gains
-    if not gain > SIGNIFICANCE * np.sqrt(weights**2 @ (gains - gain) ** 2):
-        return GradientFit(basis, np.zeros(k), np.zeros((k, k)), zero, zero)
+    found_something = gain > SIGNIFICANCE * np.sqrt(weights**2 @ (gains - gain) ** 2)
+    loss = loss if found_something else zero
     inverse = np.linalg.inv(system)
-    coefficients = np.linalg.solve(system, side)
+    # Where the answer is nothing, the candidate that lost still says how far off nothing may be.
+    coefficients = np.linalg.solve(system, side) if found_something else np.zeros(k)
     # n equal weights sum to one, so a sum over samples is n times the weighted one: the covariance carries
     # 1/n_effective.
     effective = 1.0 / float((weights**2).sum())
