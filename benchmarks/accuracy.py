@@ -240,8 +240,8 @@ def tabulate(rows: list[Row]) -> tuple[list[Table], list[str]]:
 def affine_floor(case: Case, count: int, rows: list[Row]) -> float:
     """The error that noise leaves in the coefficients of affine gradients alone, the least that one must fit.
 
-    Least squares passes noise of size s on to p coefficients as s sqrt(p / (n d)); here relative to the exact direction,
-    |F| / |G| = (1 - NonPot)^-1/2, with p = d + d (d + 1) / 2.
+    Least squares passes noise of size s on to p coefficients as s sqrt(p / (n d)); here relative to the exact
+    direction, |F| / |G| = (1 - NonPot)^-1/2, with p = d + d (d + 1) / 2.
     """
     d = case.problem(0).dimension
     p = d + d * (d + 1) // 2
@@ -271,10 +271,10 @@ def markdown(rows: list[Row], source: pathlib.Path) -> str:
         "",
         "Relative error of the projected direction against the exact projection, at 2,000 points of the measure.",
         "Potentials and swirls are not linear (`benchmarks/problems.py`). *raw*: the field itself. *paper*: four",
-        "neighbours, unit weights, lifted potential. *best graph*: the best of three settings. *NonPot off by*: the mean",
+        "neighbours, unit weights, lifted potential. *best graph*: the best of three settings. *NonPot off by*: mean",
         "distance of the kernel's non-potentiality from the exact one. *rate*: the fitted power of n.",
         "",
-        f"Every row behind the means is in `{source.as_posix()}`, written by `python benchmarks/accuracy.py --out FILE`;",
+        f"Every row is in `{source.as_posix()}`, written by `python benchmarks/accuracy.py --out FILE`;",
         f"this page by `python benchmarks/accuracy.py --load {source.as_posix()} --markdown docs/accuracy.md`.",
     ]
     for table in tables:

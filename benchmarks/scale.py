@@ -15,6 +15,7 @@ environment of its own and pass that environment's python.
 import argparse
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -139,6 +140,9 @@ def scale_table(console: Console, counts: list[int]) -> None:
 def peer_table(console: Console, python: str) -> None:
     import hpml
 
+    if shutil.which(python) is None:
+        console.print(f"there is no {python}: give the python of an environment that has dynamo as --peer-python")
+        return
     if subprocess.run([python, "-c", "import dynamo"], capture_output=True).returncode:
         console.print(f"[yellow]no dynamo in {python}: {INSTALL}[/yellow]")
         return

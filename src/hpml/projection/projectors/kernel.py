@@ -31,11 +31,12 @@ from hpml.projection.projector import Energy, Fit, LocalSamples, Prediction, Pro
 from hpml.projection.smooth.dual import DualFit, empty_dual, fit_dual
 from hpml.projection.smooth.evidence import fit_hyper
 from hpml.projection.smooth.gradients import GradientFit, regress_gradients
-from hpml.projection.smooth.pair import PairPosterior, condition, left_out_residuals
+from hpml.projection.smooth.pair import PairPosterior, Parts, condition, left_out_residuals
 from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectral
 
 # Fourier features of the second step; twice as many change no error in benchmarks/accuracy.py.
 WAVES = 128
+ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone
 MANY = 32  # coordinates beyond which Fourier features take too much memory
 
 
@@ -97,20 +98,18 @@ class KernelFit(Fit):
     posterior: PairPosterior | SpectralPosterior | None
     correction: GradientFit
     parts: Energy
+    own: tuple[Float[Array, " n"], Float[Array, "n d"]]
     gauge: float
     method: str = eqx.field(static=True)
 
     def potential(self, points):
         """See `Fit.potential`."""
         with jax.enable_x64(True):
-            return self._raw_potential(np.asarray(points, np.float64)) - self.gauge
-
-    def _raw_potential(self, points: Array) -> np.ndarray:
-        u = self.scaling.points(points)
-        total = self.correction.potential(u)
-        if self.posterior is not None:
-            total = total + _chunked(lambda v: self.posterior.parts(v).potential, u)
-        return np.asarray(total * self.scaling.energy)
+            u = self.scaling.points(np.asarray(points, np.float64))
+            total = self.correction.potential(u)
+            if self.posterior is not None:
+                total = total + evaluate(self.posterior, u).potential
+            return total * self.scaling.energy - self.gauge
 
     def direction(self, points):
         """See `Fit.direction`."""
@@ -119,7 +118,7 @@ class KernelFit(Fit):
             u = self.scaling.points(points)
             total = self.correction.gradient(u)
             if self.posterior is not None:
-                total = total + _chunked(lambda v: self.posterior.parts(v).gradient, u)
+                total = total + evaluate(self.posterior, u).gradient
             return metric_gradient(total, points, self.scaling, self.metric)
 
     def smooth_field(self, points: Float[Array, "q d"]) -> Float[Array, "q d"] | None:
@@ -130,8 +129,8 @@ class KernelFit(Fit):
             return smooth_field(self.posterior, self.scaling, np.asarray(points, np.float64))
 
     def at_samples(self):
-        """See `Fit.at_samples`."""
-        return self.potential(self.samples.points), self.direction(self.samples.points)
+        """See `Fit.at_samples`; kept from the fit, since many samples take their time."""
+        return self.own
 
     def energy(self) -> Energy:
         """See `Fit.energy`."""
@@ -162,7 +161,7 @@ class KernelFit(Fit):
             stretch = np.linalg.norm(self.scaling.restore(np.eye(u.shape[1])) / self.scaling.size, axis=0)
             size = self.scaling.size * stretch
             return Prediction(
-                self._raw_potential(points) - self.gauge,
+                self.potential(points),
                 direction,
                 residual,
                 np.sqrt(potential_var) * self.scaling.energy,
@@ -249,8 +248,8 @@ class KernelProjector(Projector):
         if self.method != "direct" and np.any(f):
             posterior, left_out = self._smooth(x, f, inflation, samples, known)
         if posterior is not None and self.method == "auto":
-            direct = regress(samples.points, samples.field, samples.weights)
-            if not left_out < direct.loss:
+            some = samples.take(np.random.default_rng(1).permutation(samples.count)[:ENOUGH])
+            if not left_out < regress(some.points, some.field, some.weights).loss:
                 posterior = None
 
         points, weights = draw_measure(measure, samples, key, self.measure_points)
@@ -261,18 +260,25 @@ class KernelProjector(Projector):
             method = "direct regression onto gradients" + ("" if measure is None else " at the samples")
         else:
             u = scaling.points(points)
-            first = _chunked(lambda v: posterior.parts(v).gradient, u)
-            field_at = smooth_field(posterior, scaling, points)
-            rest = field_at - metric_gradient(first, points, scaling, metric)
+            first = evaluate(posterior, u)
+            field_at = scaling.restore(first.gradient + first.rotation)
+            rest = field_at - metric_gradient(first.gradient, points, scaling, metric)
             correction = regress(points, rest, weights, float(posterior.hyper.length_gradient))
-            gradient_at = first + correction.gradient(u)
+            gradient_at = first.gradient + correction.gradient(u)
             method = f"smooth fit ({_form(posterior, samples.count)}), then projection"
         direction = metric_gradient(gradient_at, points, scaling, metric)
         parts = self._energy(samples, metric, posterior, scaling, points, weights, field_at, direction, measure)
-        fit = KernelFit(samples, metric, scaling, posterior, correction, parts, 0.0, method)
-        at = fit._raw_potential(samples.points)
-        gauge = float(np.sum(at * samples.weights))
-        return eqx.tree_at(lambda tree: tree.gauge, fit, gauge)
+        potential = np.asarray(correction.potential(x))
+        if posterior is not None:
+            if measure is not None:  # the parts above are at the measure's points
+                first = evaluate(posterior, x)
+                at_samples = first.gradient + correction.gradient(x)
+                direction = metric_gradient(at_samples, samples.points, scaling, metric)
+            potential = potential + first.potential
+        potential = potential * scaling.energy
+        gauge = float(samples.weights @ potential)
+        own = (potential - gauge, direction)
+        return KernelFit(samples, metric, scaling, posterior, correction, parts, own, gauge, method)
 
     def _smooth(self, x, f, inflation, samples, known):
         """The posterior and its mean squared error at left-out samples, both scaled."""
@@ -294,7 +300,8 @@ class KernelProjector(Projector):
         if d <= MANY:
             candidates.append(condition_spectral(x[rest], f[rest], inflation[rest], hyper, self.frequencies))
         weights = samples.weights[out] / samples.weights[out].sum()
-        errors = [f[out] - _chunked(lambda v, c=c: _sum_of_parts(c.parts(v)), x[out]) for c in candidates]
+        there = [evaluate(candidate, x[out]) for candidate in candidates]
+        errors = [f[out] - parts.gradient - parts.rotation for parts in there]
         losses = [float((weights[:, None] * error**2).sum()) for error in errors]
         best = int(np.argmin(losses))
         return candidates[best], losses[best]
@@ -391,10 +398,16 @@ def metric_gradient(gradients: Array, points: Array, scaling: Scaling, metric: M
     return np.asarray(metric.raise_index(scaling.covectors(gradients), points))
 
 
-def smooth_field(posterior, scaling: Scaling, points: Array) -> np.ndarray:
+def smooth_field(posterior: PairPosterior | SpectralPosterior, scaling: Scaling, points: Array) -> np.ndarray:
     """The smooth fit of the whole field, in the caller's coordinates."""
-    u = scaling.points(points)
-    return scaling.restore(_chunked(lambda v: _sum_of_parts(posterior.parts(v)), u))
+    parts = evaluate(posterior, scaling.points(points))
+    return scaling.restore(parts.gradient + parts.rotation)
+
+
+def evaluate(posterior: PairPosterior | SpectralPosterior, u: np.ndarray, size: int = 4096) -> Parts:
+    """The parts at many points, some at a time."""
+    found = [jax.tree.map(np.asarray, posterior.parts(u[i : i + size])) for i in range(0, max(len(u), 1), size)]
+    return Parts(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
 
 def _form(posterior: PairPosterior | SpectralPosterior, count: int) -> str:
@@ -402,10 +415,6 @@ def _form(posterior: PairPosterior | SpectralPosterior, count: int) -> str:
         return "Fourier features"
     used = posterior.points.shape[0]
     return "exact" if used == count else f"exact on {used} of {count} samples"
-
-
-def _sum_of_parts(parts):
-    return parts.gradient + parts.rotation
 
 
 def _chunked(function, u: np.ndarray, size: int = 4096) -> np.ndarray:

@@ -44,9 +44,9 @@ class Hyper(NamedTuple):
 class Parts(NamedTuple):
     """A field in its two parts, and the potential of the first."""
 
-    gradient: Float[jax.Array, "q d"]
-    rotation: Float[jax.Array, "q d"]
-    potential: Float[jax.Array, " q"]
+    gradient: Float[Array, "q d"]
+    rotation: Float[Array, "q d"]
+    potential: Float[Array, " q"]
 
 
 def _dot(left: Array, right: Array) -> jax.Array:
