@@ -30,13 +30,14 @@ from hpml.geometry.samples import Measure, Samples, draw_measure
 from hpml.projection.projector import Energy, Fit, LocalSamples, Prediction, Projector
 from hpml.projection.smooth.dual import DualFit, empty_dual, fit_dual
 from hpml.projection.smooth.evidence import fit_hyper
-from hpml.projection.smooth.gradients import GradientFit, regress_gradients
+from hpml.projection.smooth.gradients import GradientFit, potentials, regress_gradients
 from hpml.projection.smooth.pair import PairPosterior, Parts, condition, left_out_residuals
 from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectral
 
 # Fourier features of the second step; twice as many change no error in benchmarks/accuracy.py.
 WAVES = 128
 ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone
+WORK = 10**11  # products in the second step's normal equations, some ten seconds; binds above 20 coordinates
 MANY = 32  # coordinates beyond which Fourier features take too much memory
 
 
@@ -210,7 +211,7 @@ class KernelProjector(Projector):
     - `exact`: largest n d for the exact posterior; its subset's size above.
     - `subset`: how many numbers the marginal likelihood is maximised on.
     - `frequencies`: Fourier features of each part above `exact`.
-    - `measure_points`: points drawn from a measure that is a domain or a sampler.
+    - `measure_points`: points drawn from a measure that is a domain or a sampler; fewer above 20 coordinates.
     - `folds`: of the cross-validation in the second step.
     """
 
@@ -252,7 +253,7 @@ class KernelProjector(Projector):
             if not left_out < regress(some.points, some.field, some.weights).loss:
                 posterior = None
 
-        points, weights = draw_measure(measure, samples, key, self.measure_points)
+        points, weights = draw_measure(measure, samples, key, self._draws(samples.dimension))
         if posterior is None:
             correction = regress(samples.points, samples.field, samples.weights)
             field_at, gradient_at = samples.field, correction.gradient(x)
@@ -279,6 +280,11 @@ class KernelProjector(Projector):
         gauge = float(samples.weights @ potential)
         own = (potential - gauge, direction)
         return KernelFit(samples, metric, scaling, posterior, correction, parts, own, gauge, method)
+
+    def _draws(self, dimension: int) -> int:
+        """How many points of a measure: fewer in many coordinates, where the second step's classes are large."""
+        size = potentials(dimension, 1.0, WAVES).size
+        return min(self.measure_points, max(WORK // (dimension * size**2), 8 * size // dimension, 2))
 
     def _smooth(self, x, f, inflation, samples, known):
         """The posterior and its mean squared error at left-out samples, both scaled."""
