@@ -15,6 +15,7 @@ from linear import LinearProjector
 from hpml.geometry.metric import Diagonal, LowRank
 from hpml.plugin.hodge import hodge_projection
 from hpml.plugin.preset import ctde_hpml
+from hpml.plugin.safeguard import angle_between
 from hpml.projection.projectors.graph import GraphProjector
 from hpml.projection.projectors.kernel import KernelProjector
 from hpml.projection.projectors.neural import NeuralProjector
@@ -315,3 +316,11 @@ def test_the_papers_settings(kind):
 def test_bad_input_is_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_the_angle_does_not_depend_on_units(scale):
+    F, u = np.array([3.0, 1.0]), np.array([-1.0, 2.0])
+    sizes = (scale * jnp.float32(part) for part in (F @ F, u @ F, u @ u))
+    expected = np.arccos(F @ (F + u) / np.linalg.norm(F) / np.linalg.norm(F + u))
+    assert float(angle_between(*(size * jnp.float32(scale) for size in sizes))) == pytest.approx(expected, abs=1e-5)
