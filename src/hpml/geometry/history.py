@@ -169,8 +169,7 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -
 
     Differences x_i - x are taken entry by entry in the buffers' dtype, exact for nearby floats, and summed in parts, so
     that float32 distances of nearby vectors are right. <F_i, x - x_i> = A[i, newest] + <F_i, x - x_newest> needs the
-    field's buffer in a plain matrix-vector product only; its error grows with the root of the number of pushes that a
-    row has lived through, and is about 1e-4 of |F_i| times a step after a million of them.
+    field's buffer in a plain matrix-vector product only; its rounding adds up over the pushes that a row lives through.
     """
     buffers = zip(*(jax.tree.leaves(tree) for tree in (history.points, history.field, params, field)), strict=True)
     step, values = [], []
