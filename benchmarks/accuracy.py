@@ -274,6 +274,9 @@ def markdown(rows: list[Row], source: pathlib.Path) -> str:
         "neighbours, unit weights, lifted potential. *best graph*: the best of three settings. *NonPot off by*: mean",
         "distance of the kernel's non-potentiality from the exact one. *rate*: the fitted power of n.",
         "",
+        "The kernel's constants were chosen while looking at some of these fields and seeds, so a field of your own is",
+        "the fairer test. Signal to noise is a ratio of energies.",
+        "",
         f"Every row is in `{source.as_posix()}`, written by `python benchmarks/accuracy.py --out FILE`;",
         f"this page by `python benchmarks/accuracy.py --load {source.as_posix()} --markdown docs/accuracy.md`.",
     ]
