@@ -1,6 +1,6 @@
 """Split the joint update of several learners into the part that climbs one hill and the part that goes in circles."""
 
-from hpml.geometry.domain import Ball, Box, Simplices
+from hpml.geometry.domain import Ball, Box, Simplices, Space
 from hpml.geometry.metric import Dense, Diagonal, Euclidean, LowRank, Shahshahani, Varying
 from hpml.plugin.hodge import hodge_projection
 from hpml.plugin.preset import ctde_hpml
@@ -24,6 +24,7 @@ __all__ = [
     "Projection",
     "Shahshahani",
     "Simplices",
+    "Space",
     "Varying",
     "affine_projection",
     "ctde_hpml",

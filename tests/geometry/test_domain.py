@@ -16,6 +16,7 @@ DOMAINS = {
     "ball": Ball([1.0, -2.0, 0.5], 1.5),
     "simplex": Simplices(4),
     "simplices": Simplices((3, 2, 4)),
+    "orthonormal": Simplices((3, 2, 4), coordinates="orthonormal"),
 }
 every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 
@@ -45,7 +46,7 @@ def test_retraction_lands_inside_keeps_the_inside_and_is_idempotent(domain, seed
     np.testing.assert_allclose(domain.retract(home), home, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["box", "ball"])
+@pytest.mark.parametrize("name", ["box", "ball", "orthonormal"])
 @given(seed=SEEDS)
 def test_retraction_is_the_closest_point(name, seed):
     # <x - P x, u - P x> <= 0 for every u of the domain says that P x is closest; the maximiser gives the worst u.

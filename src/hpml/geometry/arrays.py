@@ -1,7 +1,10 @@
 """What counts as an array, and the checks that every array from a user passes."""
 
+import functools
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -35,3 +38,14 @@ def as_finite(values: Any, name: str) -> np.ndarray:
             "remove or mend these samples before the projection."
         )
     return array
+
+
+def in_double(function: Callable) -> Callable:
+    """The function compiled in float64, from NumPy to NumPy: what is measured should not be float32's rounding."""
+    compiled = eqx.filter_jit(function)
+
+    def call(*arguments: Any) -> Any:
+        with jax.enable_x64(True):
+            return jax.tree.map(np.asarray, compiled(*arguments))
+
+    return functools.wraps(function)(call)

@@ -5,6 +5,7 @@ A domain knows its `diameter`, its Euclidean projection `retract`, the point tha
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +17,7 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array, as_finite
 
 Points = Float[Array, "*batch d"]
-Parts = list[Float[Array, "*batch _"]]  # each simplex has its own number of actions
+Parts = Sequence[Float[Array, "*batch _"]]  # each simplex has its own number of actions
 
 
 class Domain(eqx.Module):
@@ -127,18 +128,27 @@ class Ball(Domain):
 
 
 class Simplices(Domain):
-    """A product of probability simplices, each with its last coordinate dropped (d = sum of K - 1).
+    """A product of probability simplices in `sum(sizes) - len(sizes)` coordinates.
 
-    `complete` restores the dropped coordinates, `reduce` drops them. The retraction is the Euclidean projection of the
-    complete vectors.
+    - `coordinates="dropped"`: each probability vector without its last entry.
+    - `coordinates="orthonormal"`: p = 1/K + B y with B an orthonormal basis of the simplex's tangent space. Lengths and
+      angles are then those of the probability vectors, and the uniform strategy is the origin.
+
+    `complete` gives the probability vectors of a point, `reduce` the point of probability vectors, `reduce_covectors`
+    the covector in these coordinates of one covector a simplex. The retraction is the Euclidean projection of the
+    complete vectors, which in orthonormal coordinates is the Euclidean projection of the points themselves.
     """
 
     sizes: tuple[int, ...] = eqx.field(static=True)
+    coordinates: str = eqx.field(static=True)
 
-    def __init__(self, sizes: int | tuple[int, ...]):
+    def __init__(self, sizes: int | tuple[int, ...], coordinates: str = "dropped"):
         self.sizes = (sizes,) if isinstance(sizes, int) else tuple(int(K) for K in sizes)
         if not self.sizes or min(self.sizes) < 2:
             raise ValueError("A product of simplices needs at least 2 actions in each.")
+        if coordinates not in ("dropped", "orthonormal"):
+            raise ValueError(f'coordinates must be "dropped" or "orthonormal", got {coordinates!r}.')
+        self.coordinates = coordinates
 
     @property
     def dimension(self) -> int:
@@ -147,18 +157,37 @@ class Simplices(Domain):
 
     @property
     def diameter(self) -> float:
-        """See `Domain.diameter`; in the reduced coordinates two vertices are at most sqrt(2) apart, or 1 when K = 2."""
-        return float(np.sqrt(sum(2.0 if K > 2 else 1.0 for K in self.sizes)))
+        """See `Domain.diameter`: two vertices are sqrt(2) apart, and 1 where one of two coordinates is dropped."""
+        short = 1.0 if self.coordinates == "dropped" else 2.0
+        return float(np.sqrt(sum(2.0 if K > 2 else short for K in self.sizes)))
+
+    def split(self, points: Points) -> Parts:
+        """The coordinates of each simplex."""
+        return jnp.split(jnp.asarray(points), np.cumsum([K - 1 for K in self.sizes])[:-1], axis=-1)
 
     def complete(self, points: Points) -> Parts:
         """The full probability vectors, one array a simplex."""
-        cuts = np.cumsum([K - 1 for K in self.sizes])[:-1]
-        parts = jnp.split(jnp.asarray(points), cuts, axis=-1)
-        return [jnp.concatenate([x, 1.0 - x.sum(-1, keepdims=True)], -1) for x in parts]
+        if self.coordinates == "dropped":
+            return [jnp.concatenate([x, 1.0 - x.sum(-1, keepdims=True)], -1) for x in self.split(points)]
+        return [1.0 / K + y @ tangent_basis(K).T for y, K in zip(self.split(points), self.sizes, strict=True)]
 
     def reduce(self, parts: Parts) -> Points:
-        """The reduced coordinates of full probability vectors."""
-        return jnp.concatenate([x[..., :-1] for x in parts], -1)
+        """The coordinates of full probability vectors."""
+        if self.coordinates == "dropped":
+            return jnp.concatenate([x[..., :-1] for x in parts], -1)
+        return self.reduce_covectors(parts)  # B^T 1 = 0, so the centre drops out
+
+    def reduce_covectors(self, parts: Parts) -> Points:
+        """The covector in these coordinates, such as an agent's payoff gradient, from one covector a simplex."""
+        if self.coordinates == "dropped":
+            return jnp.concatenate([h[..., :-1] - h[..., -1:] for h in parts], -1)
+        return jnp.concatenate([h @ tangent_basis(h.shape[-1]) for h in parts], -1)
+
+    def complete_covectors(self, covectors: Points) -> Parts:
+        """Covectors on the probability vectors that act on tangent vectors as the given ones do, one a simplex."""
+        if self.coordinates == "dropped":
+            return [jnp.concatenate([h, jnp.zeros_like(h[..., :1])], -1) for h in self.split(covectors)]
+        return [h @ tangent_basis(K).T for h, K in zip(self.split(covectors), self.sizes, strict=True)]
 
     def retract(self, points):
         """See `Domain.retract`."""
@@ -166,9 +195,7 @@ class Simplices(Domain):
 
     def maximise(self, covectors):
         """See `Domain.maximise`."""
-        cuts = np.cumsum([K - 1 for K in self.sizes])[:-1]
-        parts = jnp.split(jnp.asarray(covectors), cuts, axis=-1)
-        full = [jnp.concatenate([h, jnp.zeros_like(h[..., :1])], -1) for h in parts]
+        full = self.complete_covectors(covectors)
         return self.reduce([jax.nn.one_hot(jnp.argmax(h, -1), h.shape[-1], dtype=h.dtype) for h in full])
 
     def sample(self, key, count):
@@ -177,6 +204,42 @@ class Simplices(Domain):
         # Exponentials over their sum are uniform on the simplex, and compile far faster than a Dirichlet.
         draws = [jax.random.exponential(k, (count, K)) for k, K in zip(keys, self.sizes, strict=True)]
         return self.reduce([e / e.sum(-1, keepdims=True) for e in draws])
+
+
+class Space(Domain):
+    """All of R^d: nothing to retract to, no diameter, no uniform law."""
+
+    size: int = eqx.field(static=True)
+
+    @property
+    def dimension(self) -> int:
+        """See `Domain.dimension`."""
+        return self.size
+
+    @property
+    def diameter(self) -> float:
+        """See `Domain.diameter`."""
+        return float("inf")
+
+    def retract(self, points):
+        """See `Domain.retract`."""
+        return points
+
+    def maximise(self, covectors):
+        """See `Domain.maximise`."""
+        raise ValueError("A linear function has no maximum on all of R^d: give a bounded domain such as hpml.Ball.")
+
+    def sample(self, key, count):
+        """See `Domain.sample`."""
+        raise ValueError("R^d has no uniform law: give a bounded domain such as hpml.Ball, or a sampler.")
+
+
+def tangent_basis(actions: int) -> Float[np.ndarray, "K K-1"]:
+    """An orthonormal basis of {v : sum v = 0}, one column a direction (Helmert's)."""
+    k = np.arange(1, actions)
+    basis = np.triu(np.ones((actions, actions - 1)))
+    basis[k, k - 1] = -k
+    return basis / np.sqrt(k * (k + 1.0))
 
 
 def project_simplex(points: Points) -> Points:

@@ -1,0 +1,1 @@
+"""What a run or a sampled field says about circulation: orbits, gaps, Jacobians, loops, conventions."""

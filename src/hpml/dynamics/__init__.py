@@ -1,0 +1,1 @@
+"""Update rules and the runs that they make."""
