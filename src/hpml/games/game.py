@@ -15,6 +15,8 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array, as_matrix, in_double
 from hpml.geometry.domain import Domain
 
+OUTSIDE = 1e-6  # a distance from the domain that rounding explains
+
 Strategies = Sequence[Float[Array, "*batch _"]]  # one array an agent
 
 
@@ -42,11 +44,19 @@ class Game(eqx.Module):
 
     @property
     def labels(self) -> tuple[tuple[str, ...], ...] | None:
-        """The names of each agent's actions, or None where agents have no actions."""
+        """The names of each agent's actions, in the order of `strategies`, or None where agents have no actions."""
         return None
 
     def strategies(self, point: Float[Array, " d"]) -> Strategies | None:
-        """Each agent's probabilities over its actions, or None where agents have no actions."""
+        """Each agent's probabilities over its actions, or None where agents have no actions.
+
+        Where agents choose in several states there is one entry for each agent and state, and one of `labels`.
+        """
+        return None
+
+    def returns(self, point: Float[Array, " d"]) -> Float[Array, " agents"] | None:
+        """What each agent gets: block i of the field is the gradient of entry i. None where the field is no gradient
+        of payoffs."""
         return None
 
     def regrets(self, point: Float[Array, " d"]) -> Float[Array, " agents"] | None:
@@ -57,6 +67,11 @@ class Game(eqx.Module):
 @in_double
 def _field(game: Game, points: Array) -> Array:
     return jax.vmap(game.field)(points)
+
+
+@in_double
+def _retract(domain: Domain, points: Array) -> Array:
+    return domain.retract(points)
 
 
 @in_double
@@ -71,8 +86,8 @@ def evaluate(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
 
 def exploitability(game: Game, points: Array) -> Float[np.ndarray, " n"]:
     """The sum over agents of what each could gain by its best reply: 0 at equilibria and nowhere else."""
-    X = as_points(game, points)
-    if game.regrets(X[0]) is None:
+    X = as_feasible(game, points)
+    if jax.eval_shape(game.regrets, X[0]) is None:
         raise ValueError(f"{type(game).__name__} has no payoffs, so no exploitability: use the Stampacchia gap.")
     return _regrets(game, X).sum(-1)
 
@@ -82,4 +97,16 @@ def as_points(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
     X = as_matrix(points, "points")
     if X.shape[1] != game.domain.dimension:
         raise ValueError(f"points must have {game.domain.dimension} columns for this game, got {X.shape[1]}.")
+    return X
+
+
+def as_feasible(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
+    """The points in float64, or a `ValueError` where one lies outside the game's domain."""
+    X = as_points(game, points)
+    far = np.linalg.norm(X - _retract(game.domain, X), axis=1)
+    if far.max(initial=0.0) > OUTSIDE:
+        raise ValueError(
+            f"Point {int(far.argmax())} lies {far.max():.2g} outside the game's domain (such as mixed strategies off the "
+            "simplex): use game.domain.retract first."
+        )
     return X

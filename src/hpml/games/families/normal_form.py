@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from hpml.games.game import Game, Strategies
+from hpml.games.policies import Policies
 from hpml.geometry.arrays import Array, as_finite
-from hpml.geometry.domain import Domain, Simplices, Space
+from hpml.geometry.domain import Domain, Simplices
 
 
 class NormalForm(Game):
@@ -24,7 +24,7 @@ class NormalForm(Game):
 
     payoffs: Float[Array, "agents *actions"]
     names: tuple[tuple[str, ...], ...] = eqx.field(static=True)
-    coordinates: str = eqx.field(static=True)
+    policies: Policies
     rest: Float[Array, " d"] | None
 
     def __init__(
@@ -35,25 +35,28 @@ class NormalForm(Game):
         equilibrium: Sequence[Any] | None = None,
     ):
         self.payoffs = as_finite(payoffs, "payoffs")
-        agents, *sizes = self.payoffs.shape
+        agents, *sizes = self.payoffs.shape or (0,)
         if agents != len(sizes) or not sizes or min(sizes) < 2:
             raise ValueError(
                 "payoffs must have shape (agents, actions of agent 1, ..., actions of the last agent) with at least "
                 f"two actions each, got {self.payoffs.shape}."
             )
-        if coordinates not in ("orthonormal", "dropped", "logits"):
-            raise ValueError(f'coordinates must be "orthonormal", "dropped" or "logits", got {coordinates!r}.')
-        self.coordinates = coordinates
+        self.policies = Policies(tuple(sizes), coordinates=coordinates)
         plain = [[string.ascii_uppercase[a] if K <= 26 else str(a) for a in range(K)] for K in sizes]
         self.names = tuple(tuple(str(name) for name in part) for part in (plain if labels is None else labels))
         if tuple(len(part) for part in self.names) != tuple(sizes):
             raise ValueError(f"labels must name {sizes} actions, one list an agent.")
-        self.rest = None if equilibrium is None else np.asarray(self.point(equilibrium), np.float64)
+        self.rest = None if equilibrium is None else self.point(equilibrium)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many actions each agent has."""
         return self.payoffs.shape[1:]
+
+    @property
+    def coordinates(self) -> str:
+        """See `Policies`."""
+        return self.policies.coordinates
 
     @property
     def simplices(self) -> Simplices:
@@ -63,12 +66,12 @@ class NormalForm(Game):
     @property
     def domain(self) -> Domain:
         """See `Game.domain`."""
-        return Space(sum(self.sizes)) if self.coordinates == "logits" else self.simplices
+        return self.policies.domain
 
     @property
     def blocks(self):
         """See `Game.blocks`."""
-        return tuple(K if self.coordinates == "logits" else K - 1 for K in self.sizes)
+        return self.policies.blocks
 
     @property
     def equilibrium(self):
@@ -82,21 +85,11 @@ class NormalForm(Game):
 
     def strategies(self, point):
         """See `Game.strategies`."""
-        if self.coordinates == "logits":
-            return [jax.nn.softmax(z) for z in jnp.split(point, np.cumsum(self.sizes)[:-1], axis=-1)]
-        return self.simplices.complete(point)
+        return [p[..., 0, :] for p in self.policies.probabilities(point)]
 
     def point(self, strategies: Sequence[Any]) -> Float[Array, " d"]:
         """The coordinates of mixed strategies, one probability vector an agent."""
-        parts = [as_finite(p, "strategy") for p in strategies]
-        if [p.shape for p in parts] != [(K,) for K in self.sizes]:
-            raise ValueError(f"Give {len(self.sizes)} strategies with {self.sizes} probabilities.")
-        for p in parts:
-            if (p < -1e-9).any() or abs(p.sum() - 1.0) > 1e-6:
-                raise ValueError(f"A strategy must be non-negative and sum to 1, got {p}.")
-        if self.coordinates == "logits":
-            return np.concatenate([np.log(np.maximum(p, 1e-12)) for p in parts])
-        return np.asarray(self.simplices.reduce(parts))
+        return self.policies.point(strategies)
 
     def action_values(self, point: Float[Array, " d"]) -> Strategies:
         """What each of an agent's actions is worth against the others' mixed strategies."""
@@ -111,15 +104,16 @@ class NormalForm(Game):
 
     def field(self, point):
         """See `Game.field`."""
-        values = self.action_values(point)
-        if self.coordinates != "logits":
-            return self.simplices.reduce_covectors(values)
-        return jnp.concatenate([p * (q - p @ q) for p, q in zip(self.strategies(point), values, strict=True)])
+        return self.policies.gradient(point, [q[None] for q in self.action_values(point)])
+
+    def returns(self, point):
+        """See `Game.returns`."""
+        return jnp.stack([p @ q for p, q in zip(self.strategies(point), self.action_values(point), strict=True)])
 
     def regrets(self, point):
         """See `Game.regrets`."""
-        pairs = zip(self.strategies(point), self.action_values(point), strict=True)
-        return jnp.stack([q.max() - p @ q for p, q in pairs])
+        best = jnp.stack([q.max() for q in self.action_values(point)])
+        return jnp.maximum(best - self.returns(point), 0.0)  # rounding may go below 0
 
 
 def bimatrix(A: Any, B: Any = None, **options: Any) -> NormalForm:
