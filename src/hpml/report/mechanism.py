@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from hpml.mechanism import SHOWN, MechanismConfig, MechanismRow
-from hpml.report.figures import draw_methods, draw_split, encode
+from hpml.report.drawings import draw_methods, draw_split, encode
 from hpml.report.page import Picture, page, table_markup
 from hpml.report.table import COLUMNS, mechanism_cells
 from hpml.report.theme import DARK, LIGHT

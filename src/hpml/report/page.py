@@ -1,76 +1,131 @@
-"""One self-contained page: text, table and pictures in a single file that opens offline, on a phone, in the dark."""
+"""One self-contained page: text, tables and interactive figures in a single file that opens offline.
 
-import base64
+The page follows the reader's screen (wide, phone, light, dark) and prints in light colours. Nothing is fetched:
+plotly.js, the style sheet and all numbers stand in the file.
+"""
+
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --faint: #d9dee3; --soft: #5b646e; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ed; --paper: #14171b; --faint: #353b42; --soft: #a3acb6; }
-}
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 70rem; background: var(--paper); color: var(--ink);
-  font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .5rem; }
-h2 { font-size: 1.15rem; margin: 2.25rem 0 .5rem; }
-p, li { max-width: 46rem; }
-figure { margin: 1rem 0; }
-img { display: block; width: 100%; height: auto; }
-figcaption, .soft { color: var(--soft); font-size: .92rem; max-width: 46rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .4rem .8rem; border-bottom: 1px solid var(--faint); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-code { font-size: .92em; }
-@media (max-width: 640px) {
-  th, td { padding: .35rem .4rem; font-size: .85rem; }
-  td:first-child { white-space: normal; }
-}
-"""
+from plotly.offline import get_plotlyjs
+
+from hpml.report.encode import as_json
+from hpml.report.markup import part_markup, prose, slug
+from hpml.report.parts import FigurePart, Part, TablePart
+from hpml.report.theme import DARK, LIGHT
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One figure in four drawings: light and dark, wide and narrow, each as the bytes of a PNG."""
+class Section:
+    """A heading, the paragraphs under it, and then figures, tables, lists and commands."""
 
-    light: bytes
-    dark: bytes
-    light_narrow: bytes
-    dark_narrow: bytes
-    alt: str
-    caption: str
-
-    def markup(self) -> str:
-        """The browser picks the drawing for the reader's screen."""
-        sources = [
-            ("(max-width: 640px) and (prefers-color-scheme: dark)", self.dark_narrow),
-            ("(max-width: 640px)", self.light_narrow),
-            ("(prefers-color-scheme: dark)", self.dark),
-        ]
-        lines = [f'<source media="{media}" srcset="{_inline(image)}">' for media, image in sources]
-        lines.append(f'<img src="{_inline(self.light)}" alt="{html.escape(self.alt, quote=True)}">')
-        return (
-            f"<figure><picture>{''.join(lines)}</picture><figcaption>{html.escape(self.caption)}</figcaption></figure>"
-        )
+    title: str
+    paragraphs: Sequence[str] = ()
+    parts: Sequence[Part] = ()
 
 
-def table_markup(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table that scrolls sideways on its own where the screen is narrow."""
-    head = "".join(f"<th scope=col>{html.escape(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+@dataclass(frozen=True)
+class Fact:
+    """A number that deserves large type, and the words under it."""
+
+    value: str
+    label: str
 
 
-def page(title: str, body: str) -> str:
-    """The whole document."""
+@dataclass(frozen=True)
+class Page:
+    """A title, what the reader should know first, a few numbers in large type, and the sections."""
+
+    title: str
+    lead: str
+    sections: Sequence[Section]
+    facts: Sequence[Fact] = ()
+
+
+def write_page(page: Page, path: Path) -> Path:
+    """Write the page as one HTML file and return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(page), encoding="utf-8")
+    return path
+
+
+def render(page: Page) -> str:
+    """The whole document as text."""
+    names = _anchors([section.title for section in page.sections])
+    counts = {FigurePart: 0, TablePart: 0}
+    sections = "".join(
+        _section(section, name, counts) for section, name in zip(page.sections, names, strict=True)
+    )
+    contents = "".join(
+        f'<li><a href="#{name}">{prose(section.title)}</a></li>'
+        for section, name in zip(page.sections, names, strict=True)
+    )
+    facts = "".join(f"<div><dd>{prose(fact.value)}</dd><dt>{prose(fact.label)}</dt></div>" for fact in page.facts)
+    drawn = counts[FigurePart] > 0
+    scripts = f"<script>{_script(get_plotlyjs())}</script>" if drawn else ""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{html.escape(page.title)}</title>
+<link rel="icon" href="data:,">
+<style>{_style()}</style>
+</head>
+<body>
+<a class="skip" href="#content">To the content</a>
+<header><h1>{prose(page.title)}</h1><p class="lead">{prose(page.lead)}</p>
+{f'<dl class="facts">{facts}</dl>' if facts else ""}
+<noscript><p class="warning">The figures need JavaScript, which is switched off here. The text, the tables and the
+links to the data work without it.</p></noscript></header>
+<div class="columns">
+<nav aria-label="Contents"><p>Contents</p><ol>{contents}</ol></nav>
+<main id="content">{sections}</main>
+</div>
+<script type="application/json" id="themes">{as_json({theme.name: theme.roles() for theme in (LIGHT, DARK)})}</script>
+{scripts}
+<script>{_script(_asset("page.js"))}</script>
+</body>
+</html>
+"""
+
+
+def _section(section: Section, name: str, counts: dict[type, int]) -> str:
+    body = []
+    for part in section.parts:
+        counts[type(part)] = counts.get(type(part), 0) + 1
+        body.append(part_markup(part, counts[type(part)]))
+    text = "".join(f"<p>{prose(paragraph)}</p>" for paragraph in section.paragraphs)
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
+        f'<section id="{name}" aria-labelledby="{name}-heading"><h2 id="{name}-heading">{prose(section.title)}</h2>'
+        f"{text}{''.join(body)}</section>"
     )
 
 
-def _inline(image: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(image).decode()
+def _anchors(titles: Sequence[str]) -> list[str]:
+    names: list[str] = []
+    for title in titles:
+        name = slug(title)
+        while name in names or name == "content":
+            name += "-again"
+        names.append(name)
+    return names
+
+
+def _style() -> str:
+    dark = f"@media (prefers-color-scheme: dark) {{ :root {{ {DARK.variables()} }} }}"
+    paper = f"@media print {{ :root {{ {LIGHT.variables()} color-scheme: light; }} }}"
+    return f":root {{ {LIGHT.variables()} }}\n{dark}\n{paper}\n{_asset('page.css')}"
+
+
+def _asset(name: str) -> str:
+    return files("hpml.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _script(text: str) -> str:
+    # A closing tag inside a string would end the script element.
+    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
