@@ -1,4 +1,4 @@
-"""Figures of a split field: arrows coloured by magnitude on one scale, the potential's contours under them."""
+"""The split of a field as a drawing: arrows coloured by magnitude on one scale, the potential's contours under them."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from hpml.mechanism import MechanismRow, SplitField
+from hpml.mechanism import SplitField
 from hpml.report.theme import LIGHT, Theme
 
 
@@ -24,18 +24,6 @@ def draw_split(split: SplitField, columns: int = 3, theme: Theme = LIGHT) -> Fig
         ("residual, the circulation", split.residual, split),
     ]
     return _draw(panels, columns, theme, side=3.4)
-
-
-def draw_methods(rows: Sequence[MechanismRow], columns: int = 5, theme: Theme = LIGHT) -> Figure:
-    """The potential part that each projector finds, after the exact one."""
-    first = rows[0].split
-    square = first.axis[None] ** 2 + first.axis[:, None] ** 2
-    potential = np.where(square <= 0.97**2, -square / 2, np.nan)
-    residual = first.field + first.points
-    exact = SplitField(first.points, first.field, -first.points, residual, first.axis, potential)
-    panels = [("exact: −z", exact.direction, exact)]
-    panels += [(f"{row.name}\nerror {row.error:.2f}", row.split.direction, row.split) for row in rows]
-    return _draw(panels, columns, theme, side=2.5)
 
 
 def encode(figure: Figure, kind: str, dpi: int = 110) -> bytes:

@@ -56,9 +56,7 @@ def render(page: Page) -> str:
     """The whole document as text."""
     names = _anchors([section.title for section in page.sections])
     counts = {FigurePart: 0, TablePart: 0}
-    sections = "".join(
-        _section(section, name, counts) for section, name in zip(page.sections, names, strict=True)
-    )
+    sections = "".join(_section(section, name, counts) for section, name in zip(page.sections, names, strict=True))
     contents = "".join(
         f'<li><a href="#{name}">{prose(section.title)}</a></li>'
         for section, name in zip(page.sections, names, strict=True)

@@ -92,7 +92,8 @@ def _heads(path: np.ndarray, head: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _filled(x: np.ndarray, y: np.ndarray, colour: str) -> dict[str, Any]:
-    style = {"fill": "toself", "fillcolor": colour, "line": {"color": colour, "width": 0.4}}
+    # Simplified lines lose corners of small shapes.
+    style = {"fill": "toself", "fillcolor": colour, "line": {"color": colour, "width": 0.4, "simplify": False}}
     return {"type": "scatter", "mode": "lines", "x": x, "y": y, "hoverinfo": "skip", **style}
 
 

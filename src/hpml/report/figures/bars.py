@@ -41,7 +41,10 @@ def bars(
         }
         trace |= {"type": "scatter", "mode": "markers"} if x_log else {"type": "bar", "orientation": "h"}
         if name in low and name in high:
-            reach = {"array": (np.asarray(high[name]) - value)[::-1], "arrayminus": (value - np.asarray(low[name]))[::-1]}
+            reach = {
+                "array": (np.asarray(high[name]) - value)[::-1],
+                "arrayminus": (value - np.asarray(low[name]))[::-1],
+            }
             trace["error_x"] = {"type": "data", "color": "@ink", "thickness": 1.4, "width": 4, **reach}
         traces.append(trace)
     rows = len(groups) * (1 if x_log else max(len(values), 1))

@@ -102,7 +102,12 @@ def _edge(tail: np.ndarray, head: np.ndarray, share: float, text: str) -> list[d
     width = 1.0 + 4.0 * share
     size = 0.05 + 0.05 * share
     stroke = {"mode": "lines", "line": {"color": colour, "width": width}, "hoverinfo": "skip"}
-    middle = {"x": line[8:-8, 0], "y": line[8:-8, 1], "mode": "markers", "marker": {"size": 12, "color": "rgba(0,0,0,0)"}}
+    middle = {
+        "x": line[8:-8, 0],
+        "y": line[8:-8, 1],
+        "mode": "markers",
+        "marker": {"size": 12, "color": "rgba(0,0,0,0)"},
+    }
     return [
         {"type": "scatter", "x": line[:, 0], "y": line[:, 1], **stroke},
         _tip(line[-1], tip, size, colour),
@@ -138,7 +143,9 @@ def _bow(tail: np.ndarray, head: np.ndarray, bend: float) -> tuple[np.ndarray, n
 
 def _tip(place: np.ndarray, aim: np.ndarray, size: float, colour: str) -> dict[str, Any]:
     side = np.array([-aim[1], aim[0]])
-    x, y = np.array([place + 0.4 * size * aim, place - size * aim + 0.45 * size * side, place - size * aim - 0.45 * size * side]).T
+    x, y = np.array(
+        [place + 0.4 * size * aim, place - size * aim + 0.45 * size * side, place - size * aim - 0.45 * size * side]
+    ).T
     style = {"mode": "lines", "fill": "toself", "fillcolor": colour, "line": {"color": colour, "width": 0.5}}
     return {"type": "scatter", "x": x, "y": y, "hoverinfo": "skip", **style}
 
@@ -150,7 +157,9 @@ def _nodes(places: np.ndarray, names: Sequence[str], sizes: np.ndarray) -> dict[
     centre = places.mean(0)
     spots = [_spot(*(place - centre)) for place in places]
     text = {"text": list(names), "textposition": spots, "textfont": {"size": 14, "color": "@ink"}}
-    hover = {"hovertext": [f"{name}, {100 * size:.0f} % of the samples" for name, size in zip(names, sizes, strict=True)]}
+    hover = {
+        "hovertext": [f"{name}, {100 * size:.0f} % of the samples" for name, size in zip(names, sizes, strict=True)]
+    }
     node = {"type": "scatter", "mode": "markers+text", "x": places[:, 0], "y": places[:, 1], "cliponaxis": False}
     return node | {"marker": marker, "hoverinfo": "text"} | text | hover
 

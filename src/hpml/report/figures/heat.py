@@ -47,7 +47,13 @@ def heat_map(
     figure = layout(axis(x_label, **names), axis(y_label, autorange="reversed", **names))
     grid_x, grid_y = np.meshgrid(np.arange(len(across)), np.arange(len(down)))
     return FigurePart(
-        figure=(Panel({"data": [trace], "layout": figure}, aspect=1.0 if square else None, height=120 + 30 * min(len(down), 12)),),
+        figure=(
+            Panel(
+                {"data": [trace], "layout": figure},
+                aspect=1.0 if square else None,
+                height=120 + 30 * min(len(down), 12),
+            ),
+        ),
         caption=caption,
         data={
             x_label or "x": [across[place] for place in grid_x.ravel()],

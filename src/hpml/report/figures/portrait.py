@@ -77,7 +77,9 @@ def split_portrait(
     """F = potential part + residual on one colour scale; `tracks` may give each of the three panels its own runs."""
     names = ("F, the joint update", "its potential part", "its residual, the circulation")
     panels = {
-        name: replace(field, vectors=vectors, tracks=(tracks or {}).get(short, ()) or (field.tracks if place == 0 else ()))
+        name: replace(
+            field, vectors=vectors, tracks=(tracks or {}).get(short, ()) or (field.tracks if place == 0 else ())
+        )
         for place, (name, short, vectors) in enumerate(
             zip(names, ("field", "direction", "residual"), (field.vectors, direction, residual), strict=True)
         )

@@ -63,7 +63,13 @@ def _spec(panel: Simplex, labels: Sequence[str], colours: Mapping[str, str], lon
     closed = CORNERS[[0, 1, 2, 0]]
     rim = {"x": closed[:, 0], "y": closed[:, 1], "mode": "lines", "hoverinfo": "skip"}
     traces: list[dict[str, Any]] = [
-        {"type": "scatter", "line": {"color": "@faint", "width": 1.4}, "fill": "toself", "fillcolor": "@panel/0.6", **rim}
+        {
+            "type": "scatter",
+            "line": {"color": "@faint", "width": 1.4},
+            "fill": "toself",
+            "fillcolor": "@panel/0.6",
+            **rim,
+        }
     ]
     # Thirds of each probability, so that the eye can read a point without ticks.
     for share in (1 / 3, 2 / 3):

@@ -92,7 +92,9 @@ def _data(panels: Mapping[str, Space], labels: Sequence[str]) -> dict[str, list[
     cells: list[tuple[Any, ...]] = []
     for name, panel in panels.items():
         if panel.points is not None and panel.vectors is not None:
-            arrows = zip(np.asarray(panel.points, float).tolist(), np.asarray(panel.vectors, float).tolist(), strict=True)
+            arrows = zip(
+                np.asarray(panel.points, float).tolist(), np.asarray(panel.vectors, float).tolist(), strict=True
+            )
             cells += [(name, "arrow", *point, *vector) for point, vector in arrows]
         for track in panel.tracks:
             path = np.asarray(track.points, float).tolist()
