@@ -106,7 +106,7 @@ def as_feasible(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
     far = np.linalg.norm(X - _retract(game.domain, X), axis=1)
     if far.max(initial=0.0) > OUTSIDE:
         raise ValueError(
-            f"Point {int(far.argmax())} lies {far.max():.2g} outside the game's domain (such as mixed strategies off the "
+            f"Point {int(far.argmax())} lies {far.max():.2g} outside the game's domain (such as strategies off the "
             "simplex): use game.domain.retract first."
         )
     return X

@@ -21,7 +21,7 @@ SMALLEST = 1e-12  # what a probability of 0 becomes before its logarithm is take
 
 
 class Policies(eqx.Module):
-    """`coordinates`: "orthonormal" (a basis of the simplex's tangent space), "dropped" (without the last) or "logits"."""
+    """`coordinates`: "orthonormal" (in the simplex's tangent space), "dropped" (without the last) or "logits"."""
 
     actions: tuple[int, ...] = eqx.field(static=True)
     states: int = eqx.field(static=True, default=1)
