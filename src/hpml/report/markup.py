@@ -134,10 +134,8 @@ def _is_number(value: Any) -> bool:
     # Numbers that the caller has written out, with signs, units or intervals, stand to the right like any other.
     if isinstance(value, int | float | np.number) or value is None:
         return not isinstance(value, bool)
-    return (
-        isinstance(value, str)
-        and re.fullmatch(r"[−+\-≥≤<>≈ ]*[\d.,]+(e[−+\-]?\d+)?( ?[%a-z]{0,2})?|–", value) is not None
-    )
+    pattern = r"[−+\-≥≤<>≈ ]*[\d.,]+(e[−+\-]?\d+)?( ?[%a-z]{0,2})?|–"
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
 def _plain(value: Any) -> Any:

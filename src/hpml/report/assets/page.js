@@ -72,11 +72,18 @@
     }
   };
 
+  // Three-dimensional views paint on the next frame, which never comes while the browser prints.
+  const paint = (plot) => {
+    for (const [name, part] of Object.entries(plot._fullLayout || {})) {
+      if (name.startsWith("scene")) part?._scene?.glplot?.redraw?.();
+    }
+  };
+
   const redraw = () => plots.filter((plot) => plot.dataset.state).forEach(draw);
   const print = (now) => {
     if (printing === now) return;
     printing = now;
-    if (now) plots.forEach(draw); else redraw();
+    if (now) plots.forEach((plot) => { draw(plot); paint(plot); }); else redraw();
   };
 
   if ("IntersectionObserver" in window) {

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hpml.report.figures.layout import axis, colour_of, keys_of, layout
+from hpml.report.figures.layout import axis, colour_of, keys_of, layout, log_ticks
 from hpml.report.parts import FigurePart, Panel
 
 
@@ -41,15 +41,14 @@ def bars(
         }
         trace |= {"type": "scatter", "mode": "markers"} if x_log else {"type": "bar", "orientation": "h"}
         if name in low and name in high:
-            reach = {
-                "array": (np.asarray(high[name]) - value)[::-1],
-                "arrayminus": (value - np.asarray(low[name]))[::-1],
-            }
-            trace["error_x"] = {"type": "data", "color": "@ink", "thickness": 1.4, "width": 4, **reach}
+            above, below = np.asarray(high[name]) - value, value - np.asarray(low[name])
+            whiskers = {"type": "data", "array": above[::-1], "arrayminus": below[::-1]}
+            trace["error_x"] = {"color": "@ink", "thickness": 1.4, "width": 4, **whiskers}
         traces.append(trace)
     rows = len(groups) * (1 if x_log else max(len(values), 1))
     y = axis(showgrid=False, ticksuffix="  ") | {"nticks": len(groups), "tickfont": {"size": 13, "color": "@ink"}}
-    figure = layout(axis(x_label, x_log), y, barmode="group", bargap=0.28, bargroupgap=0.08)
+    x = axis(x_label, x_log, **(log_ticks(list(values.values())) if x_log else {}))
+    figure = layout(x, y, barmode="group", bargap=0.28, bargroupgap=0.08)
     columns: dict[str, list[Any]] = {name: [] for name in ("group", "series", "value", "low", "high")}
     for name, value in values.items():
         columns["group"] += list(groups)
@@ -87,9 +86,10 @@ def share_bar(shares: Mapping[str, float], title: str, caption: str, colours: Ma
         }
         for place, (name, share) in enumerate(shares.items())
     ]
-    x = axis(range=[0, 100], ticksuffix=" %", showgrid=False, fixedrange=True)
+    ticks = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "showgrid": False, "zeroline": False}
+    x = axis("", range=[0, 100.5], fixedrange=True, **ticks)
     y = axis(visible=False, fixedrange=True)
-    figure = layout(x, y, barmode="stack", bargap=0.0, margin={"l": 4, "r": 18, "t": 4, "b": 24})
+    figure = layout(x, y, barmode="stack", bargap=0.0, margin={"l": 16, "r": 22, "t": 4, "b": 24})
     names = list(shares)
     shades = [colours.get(name) or f"@s{place}" for place, name in enumerate(names)]
     return FigurePart(

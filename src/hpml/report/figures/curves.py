@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpml.report.figures.layout import axis, colour_of, dash_of, keys_of, layout, long_columns
+from hpml.report.figures.layout import axis, colour_of, dash_of, keys_of, layout, log_ticks, long_columns
 from hpml.report.parts import FigurePart, Panel
 
 
@@ -57,14 +57,19 @@ def curves(
         stroke = {"color": "@soft", "width": 1.2, "dash": "dash"}
         shapes.append({"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value, "line": stroke})
         level = float(np.log10(value)) if y_log else value
-        place = {"xref": "paper", "x": 1, "xanchor": "right", "y": level, "yanchor": "bottom", "showarrow": False}
-        notes.append({"text": name, "font": {"size": 12, "color": "@soft"}, **place})
-    y = axis(y_label, y_log, zeroline=False)
+        spot: dict[str, Any] = {"xref": "paper", "x": 1, "xanchor": "right", "y": level, "yanchor": "bottom"}
+        notes.append({"text": name, "font": {"size": 12, "color": "@soft"}, "showarrow": False, **spot})
+    x = axis(x_label, x_log, zeroline=False, **(log_ticks([curve.x for curve in series]) if x_log else {}))
+    y = axis(y_label, y_log, zeroline=False, **(log_ticks([curve.y for curve in series]) if y_log else {}))
     if y_range is not None:
         y["range"] = [float(np.log10(end)) for end in y_range] if y_log else list(y_range)
-    shapes_of = ["dot" if curve.marks == "points" else "dash" if curve.dash else "line" for curve in series]
+    dashed = [curve.dash or dash_of(place) != "solid" for place, curve in enumerate(series)]
+    shapes_of = [
+        "dot" if curve.marks == "points" else "dash" if dash else "line"
+        for curve, dash in zip(series, dashed, strict=True)
+    ]
     margin = {"l": 8, "r": 14, "t": 14, "b": 8}
-    figure = layout(axis(x_label, x_log, zeroline=False), y, shapes=shapes, annotations=notes, margin=margin)
+    figure = layout(x, y, shapes=shapes, annotations=notes, margin=margin)
     return FigurePart(
         figure=(Panel({"data": traces, "layout": figure}, height=height),),
         caption=caption,
@@ -98,7 +103,7 @@ def _band(curve: Curve, colour: str, y_log: bool) -> dict[str, Any]:
         low = np.maximum(low, 1e-2 * np.maximum(np.asarray(curve.y, float), 1e-300))
     seen = np.isfinite(low) & np.isfinite(high) & ((high > 0) | (not y_log))
     x = np.asarray(curve.x, float)[seen]
-    style = {"fill": "toself", "fillcolor": f"{colour}/0.16", "line": {"width": 0}, "mode": "lines"}
+    style = {"fill": "toself", "fillcolor": f"{colour}/0.13", "line": {"width": 0}, "mode": "lines"}
     around = {"x": np.concatenate([x, x[::-1]]), "y": np.concatenate([low[seen], high[seen][::-1]])}
     return {"type": "scatter", "hoverinfo": "skip", "legendgroup": curve.name, **around, **style}
 

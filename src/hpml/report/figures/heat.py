@@ -22,7 +22,7 @@ def heat_map(
     square: bool = False,
     alt: str = "",
 ) -> FigurePart:
-    """`values` (len(y), len(x)) in cells; `signed` ones are coloured both ways from zero. The first row stands on top."""
+    """`values` (len(y), len(x)) in cells, the first row on top; `signed` ones are coloured both ways from zero."""
     values = np.asarray(values, float)
     high = float(np.nanmax(np.abs(values)) if signed else np.nanmax(values))
     low = -high if signed else min(float(np.nanmin(values)), 0.0)
@@ -43,7 +43,7 @@ def heat_map(
     }
     if small:
         trace |= {"texttemplate": "%{z:.2~f}", "textfont": {"size": 12}}
-    names = {"type": "category", "showgrid": False, "nticks": 12}
+    names: dict[str, Any] = {"type": "category", "showgrid": False, "nticks": 12}
     figure = layout(axis(x_label, **names), axis(y_label, autorange="reversed", **names))
     grid_x, grid_y = np.meshgrid(np.arange(len(across)), np.arange(len(down)))
     return FigurePart(

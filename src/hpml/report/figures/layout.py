@@ -46,9 +46,18 @@ def axis(label: str = "", log: bool = False, **more: Any) -> dict[str, Any]:
         "nticks": 7,
     }
     if log:
-        settings |= {"type": "log", "dtick": "auto", "exponentformat": "power", "minor": {"showgrid": False}}
-        del settings["dtick"]
+        settings |= {"type": "log", "exponentformat": "power"}
     return settings | more
+
+
+def log_ticks(values: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Ticks at powers of ten only where there are two or more of them; digits between them would crowd a phone."""
+    positive = np.concatenate([np.ravel(value)[np.ravel(value) > 0] for value in values] or [np.empty(0)])
+    positive = positive[np.isfinite(positive)]
+    if not len(positive):
+        return {}
+    decades = float(np.log10(positive.max()) - np.log10(positive.min()))
+    return {"dtick": max(1, round(decades / 7))} if decades >= 1.5 else {}
 
 
 def bare_axis(low: float, high: float, **more: Any) -> dict[str, Any]:

@@ -74,16 +74,12 @@ def split_portrait(
     y_label: str = "",
     tracks: Mapping[str, Sequence[Track]] | None = None,
 ) -> FigurePart:
-    """F = potential part + residual on one colour scale; `tracks` may give each of the three panels its own runs."""
+    """F = potential part + residual on one colour scale; `tracks` may hold runs for "field", "direction" and
+    "residual" each."""
     names = ("F, the joint update", "its potential part", "its residual, the circulation")
-    panels = {
-        name: replace(
-            field, vectors=vectors, tracks=(tracks or {}).get(short, ()) or (field.tracks if place == 0 else ())
-        )
-        for place, (name, short, vectors) in enumerate(
-            zip(names, ("field", "direction", "residual"), (field.vectors, direction, residual), strict=True)
-        )
-    }
+    over = {"field": field.tracks, "direction": (), "residual": ()} | dict(tracks or {})
+    parts = zip(names, over.values(), (field.vectors, direction, residual), strict=True)
+    panels = {name: replace(field, vectors=vectors, tracks=paths) for name, paths, vectors in parts}
     # Level sets of the potential say nothing about the circulation.
     panels[names[2]] = replace(panels[names[2]], potential=None)
     alt = "Three maps of arrows: the field, the part that climbs one hill, and the circulation that is left."

@@ -24,7 +24,7 @@ def sample_map(
     top: float | None = None,
     alt: str = "",
 ) -> FigurePart:
-    """Points (n, 2) coloured and sized by `values` (n,) from 0 to `top`; `names` are shown on hover and kept as data."""
+    """Points (n, 2) coloured and sized by `values` (n,) from 0 to `top`; `names` show on hover and stay in the data."""
     points, values = np.asarray(points, float), np.asarray(values, float)
     top = float(values.max()) if top is None else top
     # The largest are drawn last, on top of the others.

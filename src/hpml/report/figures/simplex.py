@@ -62,15 +62,8 @@ def simplex_plot(
 def _spec(panel: Simplex, labels: Sequence[str], colours: Mapping[str, str], longest: float) -> dict[str, Any]:
     closed = CORNERS[[0, 1, 2, 0]]
     rim = {"x": closed[:, 0], "y": closed[:, 1], "mode": "lines", "hoverinfo": "skip"}
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "line": {"color": "@faint", "width": 1.4},
-            "fill": "toself",
-            "fillcolor": "@panel/0.6",
-            **rim,
-        }
-    ]
+    rim |= {"line": {"color": "@faint", "width": 1.4}, "fill": "toself", "fillcolor": "@panel/0.6"}
+    traces: list[dict[str, Any]] = [{"type": "scatter", **rim}]
     # Thirds of each probability, so that the eye can read a point without ticks.
     for share in (1 / 3, 2 / 3):
         for corner in range(3):
@@ -86,18 +79,11 @@ def _spec(panel: Simplex, labels: Sequence[str], colours: Mapping[str, str], lon
         path = np.asarray(track.points, float)
         flat = Track(track.name, path @ CORNERS)
         traces += track_traces(flat, colours[track.name], 0.024, _texts(path, labels))
-    places = (("right", "top", -0.02, -0.02), ("left", "top", 0.02, -0.02), ("center", "bottom", 0.0, 0.02))
     names = [
-        {
-            "x": x + (0.09 if horizontal == "right" else -0.09 if horizontal == "left" else 0),
-            "y": y + dy,
-            "text": label,
-            "showarrow": False,
-            "xanchor": "center",
-            "yanchor": vertical,
-            "font": {"size": 13, "color": "@ink"},
-        }
-        for label, (x, y), (horizontal, vertical, _, dy) in zip(labels, CORNERS, places, strict=True)
+        {"x": x, "y": y, "text": label, "yanchor": side, "showarrow": False, "font": {"size": 13, "color": "@ink"}}
+        for label, x, y, side in zip(
+            labels, (0.09, 0.91, 0.5), (-0.02, -0.02, 0.88), ("top", "top", "bottom"), strict=True
+        )
     ]
     across, up = bare_axis(-0.08, 1.08), bare_axis(-0.11, 0.97, scaleanchor="x", scaleratio=1)
     return {

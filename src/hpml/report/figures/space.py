@@ -62,7 +62,7 @@ def _spec(panel: Space, labels: Sequence[str], colours: Mapping[str, str], longe
                 "type": "cone",
                 **{"x": x, "y": y, "z": z, "u": u, "v": v, "w": w},
                 **{"colorscale": "@magnitudes", "cmin": 0.0, "cmax": longest, "showscale": False},
-                **{"sizemode": "scaled", "sizeref": 0.9 * float(length.max()) / longest, "anchor": "center"},
+                **{"sizemode": "scaled", "sizeref": 1.8 * float(length.max()) / longest, "anchor": "center"},
                 "hovertemplate": "length %{norm:.3g}<extra></extra>",
             }
         )
@@ -83,7 +83,7 @@ def _spec(panel: Space, labels: Sequence[str], colours: Mapping[str, str], longe
         name: {**quiet, **ticks, "title": {"text": label, "font": {"size": 12, "color": "@soft"}}}
         for name, label in zip(("xaxis", "yaxis", "zaxis"), labels, strict=True)
     }
-    eye = {"eye": {"x": 1.35, "y": 1.35, "z": 0.85}, "projection": {"type": "orthographic"}}
+    eye = {"eye": {"x": 1.15, "y": 1.15, "z": 0.75}, "center": {"x": 0, "y": 0, "z": -0.08}}
     scene = {**axes, "aspectmode": "data", "camera": eye, "dragmode": "turntable"}
     return {"data": traces, "layout": base() | {"scene": scene, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}}}
 
@@ -92,10 +92,8 @@ def _data(panels: Mapping[str, Space], labels: Sequence[str]) -> dict[str, list[
     cells: list[tuple[Any, ...]] = []
     for name, panel in panels.items():
         if panel.points is not None and panel.vectors is not None:
-            arrows = zip(
-                np.asarray(panel.points, float).tolist(), np.asarray(panel.vectors, float).tolist(), strict=True
-            )
-            cells += [(name, "arrow", *point, *vector) for point, vector in arrows]
+            rows = np.hstack([np.asarray(panel.points, float), np.asarray(panel.vectors, float)]).tolist()
+            cells += [(name, "arrow", *row) for row in rows]
         for track in panel.tracks:
             path = np.asarray(track.points, float).tolist()
             cells += [(name, track.name, *point, None, None, None) for point in path]
