@@ -37,7 +37,7 @@
   };
 
   const config = {
-    responsive: true, displaylogo: false, showTips: false, doubleClickDelay: 400,
+    responsive: true, displaylogo: false, displayModeBar: touch.matches ? false : "hover", showTips: false, doubleClickDelay: 400,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "hoverClosestCartesian", "hoverCompareCartesian"],
     toImageButtonOptions: { format: "svg" },
   };

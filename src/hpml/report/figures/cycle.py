@@ -46,11 +46,13 @@ def cycle_graph(
     tails, heads = np.where(flow[:, None] >= 0, edges, edges[:, ::-1]).T
     strength = np.abs(flow)
     strongest = max(float(strength.max(initial=0.0)), 1e-300)
-    traces: list[dict[str, Any]] = []
     texts = [loop_text([names[node] for node in loop], share) for loop, share in loops[: min(shown, len(BANDS))]]
     used: dict[frozenset[int], int] = {}
-    for text, (loop, _), (_, colour) in zip(texts, loops, BANDS, strict=False):
-        traces.append(_band(places, list(loop), colour, text, used))
+    bands = [
+        _band(places, list(loop), colour, text, used)
+        for text, (loop, _), (_, colour) in zip(texts, loops, BANDS, strict=False)
+    ]
+    traces = [trace for band in reversed(bands) for trace in band]
     for place in np.argsort(strength):
         if strength[place] > 1e-3 * strongest:
             text = f"{names[tails[place]]} → {names[heads[place]]}: {strength[place]:.3g}"
@@ -66,8 +68,7 @@ def cycle_graph(
             "cyclic flow": strength[order],
         },
         title=title,
-        alt=f"A graph of {', '.join(names)} with arrows along the circulation. "
-        + " ".join(f"{text}." for text in texts),
+        alt=". ".join([f"A graph of {', '.join(names)} with arrows along the circulation", *texts, ""]).strip(),
         legend=keys_of(texts, [colour for colour, _ in BANDS[: len(texts)]], "area"),
         scale=Scale(flow_label, 0.0, strongest),
     )
@@ -88,7 +89,8 @@ def _fitted(places: np.ndarray) -> np.ndarray:
 
 
 def _frame(places: np.ndarray) -> dict[str, Any]:
-    low, high = places.min(0) - [0.45, 0.22], places.max(0) + [0.45, 0.22]
+    room = np.array([0.45, 0.22])  # for the names
+    low, high = places.min(0) - room, places.max(0) + room
     height = max(float(high[1] - low[1]), float(high[0] - low[0]) / 1.5)
     x, y = (low + high) / 2
     across = bare_axis(x - 0.75 * height, x + 0.75 * height)
@@ -123,18 +125,19 @@ def _edge(tail: np.ndarray, head: np.ndarray, share: float, text: str) -> list[d
 
 def _band(
     places: np.ndarray, loop: Sequence[int], colour: str, text: str, used: dict[frozenset[int], int]
-) -> dict[str, Any]:
-    """A wide, pale line along a loop; where two loops share an edge, the later one stands beside the earlier."""
-    lines = []
+) -> list[dict[str, Any]]:
+    """Wide, pale lines along a loop; on an edge that stronger loops use too, wider, so that it shows beside them."""
+    widths: dict[int, list[np.ndarray]] = {}
     for tail, head in zip(loop, [*loop[1:], loop[0]], strict=True):
-        start, end, aim = _ends(places[tail], places[head])
+        start, end, _ = _ends(places[tail], places[head])
         before = used.get(frozenset((tail, head)), 0)
         used[frozenset((tail, head))] = before + 1
-        # The middle of the graph is at the origin: beside means outwards.
-        side = np.array([-aim[1], aim[0]])
-        outwards = side if side @ (start + end) >= 0 else -side
-        lines += [np.stack([start, end]) + 0.075 * before * outwards, GAP]
-    return _line(np.concatenate(lines)) | {"line": {"color": colour, "width": 15}, "legendgroup": text}
+        widths.setdefault(14 + 12 * before, []).extend([np.stack([start, end]), GAP])
+    group = {"legendgroup": text}
+    return [
+        _line(np.concatenate(lines)) | {"line": {"color": colour, "width": width}} | group
+        for width, lines in widths.items()
+    ]
 
 
 def _line(points: np.ndarray) -> dict[str, Any]:

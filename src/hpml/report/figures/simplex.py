@@ -79,11 +79,10 @@ def _spec(panel: Simplex, labels: Sequence[str], colours: Mapping[str, str], lon
         path = np.asarray(track.points, float)
         flat = Track(track.name, path @ CORNERS)
         traces += track_traces(flat, colours[track.name], 0.024, _texts(path, labels))
+    spots = ((0.09, -0.02, "top"), (0.91, -0.02, "top"), (0.5, 0.88, "bottom"))
     names = [
         {"x": x, "y": y, "text": label, "yanchor": side, "showarrow": False, "font": {"size": 13, "color": "@ink"}}
-        for label, x, y, side in zip(
-            labels, (0.09, 0.91, 0.5), (-0.02, -0.02, 0.88), ("top", "top", "bottom"), strict=True
-        )
+        for label, (x, y, side) in zip(labels, spots, strict=True)
     ]
     across, up = bare_axis(-0.08, 1.08), bare_axis(-0.11, 0.97, scaleanchor="x", scaleratio=1)
     return {

@@ -62,7 +62,7 @@ def _spec(panel: Space, labels: Sequence[str], colours: Mapping[str, str], longe
                 "type": "cone",
                 **{"x": x, "y": y, "z": z, "u": u, "v": v, "w": w},
                 **{"colorscale": "@magnitudes", "cmin": 0.0, "cmax": longest, "showscale": False},
-                **{"sizemode": "scaled", "sizeref": 1.8 * float(length.max()) / longest, "anchor": "center"},
+                **{"sizemode": "scaled", "sizeref": 1.1 * float(length.max()) / longest, "anchor": "center"},
                 "hovertemplate": "length %{norm:.3g}<extra></extra>",
             }
         )
@@ -83,7 +83,7 @@ def _spec(panel: Space, labels: Sequence[str], colours: Mapping[str, str], longe
         name: {**quiet, **ticks, "title": {"text": label, "font": {"size": 12, "color": "@soft"}}}
         for name, label in zip(("xaxis", "yaxis", "zaxis"), labels, strict=True)
     }
-    eye = {"eye": {"x": 1.15, "y": 1.15, "z": 0.75}, "center": {"x": 0, "y": 0, "z": -0.08}}
+    eye = {"eye": {"x": 1.55, "y": 1.55, "z": 1.0}, "center": {"x": 0, "y": 0, "z": -0.14}}
     scene = {**axes, "aspectmode": "data", "camera": eye, "dragmode": "turntable"}
     return {"data": traces, "layout": base() | {"scene": scene, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}}}
 
