@@ -69,9 +69,9 @@ def draw_panels(panels: FourPanels, theme: Theme = LIGHT) -> Figure:
     """Four panels in a row, as wide as a page of two columns."""
     small = {"font.size": 8, "axes.titlesize": 9, "axes.linewidth": 0.6, "xtick.labelsize": 7, "ytick.labelsize": 7}
     with matplotlib.rc_context(theme.settings() | small):  # type: ignore[arg-type]
-        figure = Figure(figsize=(7.6, 2.25))
+        figure = Figure(figsize=(7.6, 2.35))
         axes = figure.subplots(1, 4, gridspec_kw={"wspace": 0.34})
-        figure.subplots_adjust(left=0.015, right=0.995, top=0.89, bottom=0.27)
+        figure.subplots_adjust(left=0.015, right=0.995, top=0.89, bottom=0.3)
         _simplex(axes[0], panels, theme)
         _plane(axes[1], panels.field, theme)
         _plane(axes[2], panels.logistic, theme)
@@ -86,6 +86,10 @@ def draw_panels(panels: FourPanels, theme: Theme = LIGHT) -> Figure:
             Line2D([], [], color=theme.soft, marker="o", linestyle="", markersize=4, label="end"),
         ]
         figure.legend(handles=handles, loc="lower left", ncols=4, bbox_to_anchor=(0.14, 0.0), **_quiet())
+        columns = 2 if len(panels.cosine) <= 4 else 3
+        place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, -0.01), "ncols": columns}
+        entries, names = axes[3].get_legend_handles_labels()
+        figure.legend(entries, names, fontsize=6.5, labelspacing=0.25, **place, **_quiet())
         return figure
 
 
@@ -141,7 +145,6 @@ def _cosine(ax: Axes, panels: FourPanels, theme: Theme) -> None:
     ax.tick_params(length=2, pad=2, which="both")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    ax.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.42, -0.25), ncols=2, labelspacing=0.25, **_quiet())
 
 
 def _path(ax: Axes, path: np.ndarray, colour: str, theme: Theme) -> None:
