@@ -12,15 +12,17 @@ from hpml.dynamics.rule import Rule
 from hpml.games.game import Game, as_points
 from hpml.geometry.arrays import Array
 
+FAR = 1e12  # a start that would go further has diverged, and stays where it is before it overflows
+
 
 class Run(eqx.Module):
     """`points[t]` after t steps; `directions[t]` led from `points[t]` on; `evaluations[t]` were spent for one start."""
 
     game: Game
     rule: Rule
-    points: Float[Array, "steps+1 s d"]
-    directions: Float[Array, "steps s d"]
-    evaluations: Int[Array, " steps+1"]
+    points: Float[Array, "t s d"]
+    directions: Float[Array, "t-1 s d"]
+    evaluations: Int[Array, " t"]
 
 
 def run(
@@ -40,15 +42,18 @@ def run(
         raise ValueError(f"A run needs at least one step, got {steps}.")
     oracle, move = Oracle(game, noise, seed), retraction_of(game.domain, retraction)
     state = rule.init(oracle, points)
+    if budget is not None and oracle.evaluations > budget:
+        raise ValueError(
+            f"{type(rule).__name__} spends {oracle.evaluations} evaluations before its first step: give it a budget "
+            f"above {budget}, or fewer samples."
+        )
     path, directions, spent = [points], [], [oracle.evaluations]
-    cost = 0
     for _ in range(steps):
-        if budget is not None and oracle.evaluations + cost > budget:
-            break
-        before = oracle.evaluations
         step = rule.update(oracle, move, path[-1], state)
-        state, cost = step.state, oracle.evaluations - before
-        path.append(np.asarray(step.points))
+        if budget is not None and oracle.evaluations > budget:
+            break
+        state, new = step.state, np.asarray(step.points)
+        path.append(np.where(np.abs(new).max(1, keepdims=True) < FAR, new, path[-1]))
         directions.append(np.asarray(step.direction))
         spent.append(oracle.evaluations)
     return Run(
