@@ -4,6 +4,7 @@ A domain knows its `diameter`, its Euclidean projection `retract`, the point tha
 (`maximise`), and how to draw from its uniform law (`sample`), which makes it a measure for `hpml.project(measure=...)`.
 """
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -191,12 +192,26 @@ class Simplices(Domain):
 
     def retract(self, points):
         """See `Domain.retract`."""
-        return self.reduce([project_simplex(x) for x in self.complete(points)])
+        return self._in_runs(points, lambda one, x: one.reduce([project_simplex(one.complete(x)[0])]))
 
     def maximise(self, covectors):
         """See `Domain.maximise`."""
-        full = self.complete_covectors(covectors)
-        return self.reduce([jax.nn.one_hot(jnp.argmax(h, -1), h.shape[-1], dtype=h.dtype) for h in full])
+
+        def vertex(one, x):
+            (h,) = one.complete_covectors(x)
+            return one.reduce([jax.nn.one_hot(jnp.argmax(h, -1), h.shape[-1], dtype=h.dtype)])
+
+        return self._in_runs(covectors, vertex)
+
+    def _in_runs(self, points, function):
+        """`function` of one simplex for all, neighbours of one size at once: policies have hundreds of states."""
+        runs = [(K, len(list(run))) for K, run in itertools.groupby(self.sizes)]
+        ends = np.cumsum([(K - 1) * count for K, count in runs])[:-1]
+        out = []
+        for (K, count), x in zip(runs, jnp.split(jnp.asarray(points), ends, axis=-1), strict=True):
+            table = x.reshape(*x.shape[:-1], count, K - 1)
+            out.append(function(Simplices(K, self.coordinates), table).reshape(x.shape))
+        return jnp.concatenate(out, -1)
 
     def sample(self, key, count):
         """See `Domain.sample`."""
