@@ -8,7 +8,7 @@ from hpml.geometry.metric import Euclidean
 from hpml.projection.discrete.flow import edge_flow, split_flow
 from hpml.projection.discrete.graph import make_graph, neighbour_graph
 from hpml.projection.discrete.hodge import curl_operator, triangles
-from hpml.projection.discrete.poisson import solve_poisson
+from hpml.projection.discrete.poisson import ConvergenceWarning, solve_poisson
 
 
 def annulus(n=240, holes=1, seed=0):
@@ -96,3 +96,10 @@ def test_no_triangles_no_curl():
     flow = split_flow(ring, omega, solve_poisson(ring, omega).potential)
     assert not flow.curl.any()
     np.testing.assert_array_equal(flow.harmonic, flow.cyclic)
+
+
+def test_a_split_that_does_not_converge_is_warned_about(monkeypatch):
+    _, flow = split(annulus())
+    monkeypatch.setattr("hpml.projection.discrete.poisson.MAX_ITERATIONS", 3)
+    with pytest.warns(ConvergenceWarning, match="curl"):
+        flow.split_cyclic()

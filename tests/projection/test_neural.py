@@ -269,3 +269,18 @@ def test_an_online_history_learns_over_refreshes_and_follows_a_turning_chart():
         state = fit(state, local(points @ turn.T, field @ turn.T))
     answer = residuals(residual, state, points @ turn.T, field @ turn.T) @ turn
     assert relative(answer, rotation[:16]) < 0.25
+
+
+def test_a_measure_becomes_weights_of_the_samples():
+    """A field that is one gradient on the left and another on the right: the bowl follows the side of the measure."""
+    X = ball(300, dimension=2)
+    F = np.where(X[:, :1] > 0, -X, X)
+    narrow = NeuralProjector(steps=40, members=1, width=2, depth=1)
+    energies, agreement = [], []
+    for side in (-0.5, 0.5):
+        p = project(X, F, narrow, measure=Ball(np.array([side, 0.0]), 0.4), key=jax.random.key(0))
+        there = np.linalg.norm(X - [side, 0.0], axis=1) < 0.4
+        agreement.append(np.sum(p.direction[there] * F[there]) / np.sum(F[there] ** 2))
+        energies.append(p.energy.potential + p.energy.circulation + p.energy.noise)
+    assert min(agreement) > 0.8
+    np.testing.assert_allclose(energies, np.mean(np.sum(F**2, 1)))  # the observed energy, whatever the measure

@@ -197,3 +197,9 @@ def test_a_network_sees_a_non_linear_swirl():
 def test_bad_settings_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         nonpotentiality(gaussian(50), gaussian(50), BOWL, **wrong)
+
+
+def test_estimates_that_cancel_are_all_noise():
+    X, F = gaussian(40), gaussian(40) @ TURN.T
+    assert nonpotentiality(np.concatenate([X, X]), np.concatenate([F, -F]), BOWL).noise == 1.0
+    assert nonpotentiality(np.concatenate([X, X]), np.zeros((80, 2)), BOWL).noise == 0.0

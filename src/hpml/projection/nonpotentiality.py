@@ -88,7 +88,7 @@ def nonpotentiality(
     witness = witness_of(samples, metric)
     noise = samples.noise if samples.noise is not None else (whole.energy.noise or None)
     observed = float(samples.weights @ _inner(metric, samples.field, samples.field, samples.points))
-    share = None if noise is None else float(np.clip(noise / observed, 0.0, 1.0)) if observed > 0 else 0.0
+    share = None if noise is None else _noise_share(noise, observed)
     if samples.count < 4:  # a fold would leave fewer than the two points that a projection needs
         whole_share = whole.nonpotentiality
         return NonPotentiality(whole_share, 0.0, 1.0, share, seen.share, whole_share, witness, warning)
@@ -96,9 +96,14 @@ def nonpotentiality(
     direction = _cross_fit(
         points, field, projector, metric, measure, weights, samples, min(folds, samples.count), rng, key
     )
-    residual_energy, field_energy = _energies(samples, direction, metric, noise or 0.0)
-    estimate, low, high = _bootstrap(residual_energy, field_energy, samples.weights, resamples, level, rng)
+    residual_energy, field_energy = residual_energies(samples, direction, metric, noise or 0.0)
+    estimate, low, high = ratio_interval(residual_energy, field_energy, samples.weights, resamples, level, rng)
     return NonPotentiality(estimate, low, high, share, seen.share, whole.nonpotentiality, witness, warning)
+
+
+def _noise_share(noise: float, observed: float) -> float:
+    """Estimates that cancel exactly are noise and nothing else; a field that is zero everywhere has none."""
+    return float(np.clip(noise / observed, 0.0, 1.0)) if observed > 0 else float(noise > 0)
 
 
 def _cross_fit(
@@ -118,7 +123,9 @@ def _cross_fit(
     return direction
 
 
-def _energies(samples: Samples, direction: np.ndarray, metric: Metric, noise: float) -> tuple[np.ndarray, np.ndarray]:
+def residual_energies(
+    samples: Samples, direction: np.ndarray, metric: Metric, noise: float
+) -> tuple[np.ndarray, np.ndarray]:
     """|R|_M^2 and |F|_M^2 at each distinct point, without the noise."""
     X = samples.points
     if samples.halves is not None:
@@ -128,7 +135,7 @@ def _energies(samples: Samples, direction: np.ndarray, metric: Metric, noise: fl
     return _inner(metric, R, R, X) - noise, _inner(metric, samples.field, samples.field, X) - noise
 
 
-def _bootstrap(top, bottom, weights, resamples: int, level: float, rng) -> tuple[float, float, float]:
+def ratio_interval(top, bottom, weights, resamples: int, level: float, rng) -> tuple[float, float, float]:
     """The ratio of two weighted means, in [0, 1], and its percentile interval over resampled points.
 
     A draw whose field energy is not positive could have any ratio; where such draws fill a tail the interval is [0, 1].

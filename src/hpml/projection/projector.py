@@ -21,7 +21,11 @@ from hpml.geometry.samples import Measure, Samples
 
 
 class Energy(eqx.Module):
-    """E|F|_M^2 of the observed field in three parts that add up to it (`cor:pythag`, and the noise)."""
+    """E|F|_M^2 of the observed field in three parts that add up to it (`cor:pythag`, and the noise).
+
+    The total and the noise are averages over the samples, which is where the field was observed. The signal that is
+    left is shared out between potential and circulation as under the measure, where the split is orthogonal.
+    """
 
     potential: float
     circulation: float

@@ -4,13 +4,15 @@ With C the curl operator, one row a triangle, the cyclic flow is W^-1 C^T s (cur
 and B^T W u = 0. The two are orthogonal in W, and the harmonic flows have the dimension of the complex's first homology.
 """
 
+import warnings
+
 import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
 
 from hpml.geometry.arrays import Array
-from hpml.projection.discrete.poisson import conjugate_gradients
+from hpml.projection.discrete.poisson import TOLERANCE, ConvergenceWarning, conjugate_gradients, converged
 
 WEDGES = 1 << 22  # pairs of edges looked at in one go
 
@@ -32,7 +34,16 @@ def split_cyclic(edges: Int[Array, "m 2"], weights: Float[Array, " m"], cyclic: 
     if not b.any():
         return CyclicSplit(np.zeros_like(target), np.asarray(cyclic))
     diagonal = np.asarray(K.multiply(K).sum(0)).ravel()
-    s, _, _ = conjugate_gradients(lambda x: K.T @ (K @ x), b, lambda r: r / diagonal)
+    s, _, residual = conjugate_gradients(lambda x: K.T @ (K @ x), b, lambda r: r / diagonal, units=diagonal**-0.5)
+    # A flow with no curl has the rounding of `target` for b, which nothing need solve.
+    nothing = np.linalg.norm(b) <= 1e-12 * np.linalg.norm(abs(K).T @ np.abs(target))
+    if not (nothing or converged(residual, diagonal, s, b)):
+        warnings.warn(
+            f"The split into curl and harmonic flow stopped at a relative residual of {residual:.1e}, short of "
+            f"{TOLERANCE:.0e}, so some curl is counted as harmonic: take more neighbours, or weights that vary less.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     curl = (K @ s) / np.sqrt(weights)
     return CyclicSplit(curl, cyclic - curl)
 

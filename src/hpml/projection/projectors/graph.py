@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
-from hpml.geometry.samples import Measure, Samples, draw_measure
+from hpml.geometry.samples import Measure, Samples
 from hpml.projection.discrete.flow import EdgeFlow, edge_flow, split_flow
 from hpml.projection.discrete.graph import (
     WEIGHTINGS,
@@ -24,13 +24,12 @@ from hpml.projection.discrete.graph import (
 from hpml.projection.discrete.insert import Insertion, fit_gradient, insert_points, interpolation_weights
 from hpml.projection.discrete.lift import lift_flow
 from hpml.projection.discrete.local import LocalGraph, empty_local, fit_local, local_covectors
-from hpml.projection.discrete.neighbours import nearest
 from hpml.projection.discrete.poisson import SOLVERS, PoissonSolution, solve_poisson
+from hpml.projection.measure import measure_weights
 from hpml.projection.projector import Energy, Fit, LocalSamples, Projector
 
 LIFTS = ("residual", "potential")
 
-DRAWS = 64  # points of a given measure for each sample: its weight is known to about an eighth
 BATCH = 1 << 22  # numbers in one batch of inserted points
 
 
@@ -150,14 +149,14 @@ class GraphProjector(Projector):
         X, F = np.asarray(samples.points), np.asarray(samples.field)
         n, d = X.shape
         k = check_neighbours(default_neighbours(n, d) if self.neighbours is None else self.neighbours, n)
-        weights = np.asarray(samples.weights) if measure is None else _measure_weights(samples, metric, measure, key)
+        weights = measure_weights(samples, metric, measure, key)
         graph = weigh_samples(neighbour_graph(X, metric, k, self.weighting), weights)
         solution = solve_poisson(graph, omega := edge_flow(graph, X, F, metric), self.solver)
         flow = split_flow(graph, omega, np.asarray(solution.potential))
         lifted = lift_flow(graph, X, flow.cyclic if self.lift == "residual" else flow.potential, self.ridge)
         lifted = np.asarray(metric.raise_index(lifted, X))
         direction = F - lifted if self.lift == "residual" else lifted
-        energy = _energy(samples, weights, metric, graph, flow, solution.solver)
+        energy = _energy(samples, metric, graph, flow, solution.solver)
         return GraphFit(
             samples, metric, graph, flow, solution, direction, energy, k, self.weighting, self.lift, self.ridge
         )
@@ -182,24 +181,14 @@ class GraphProjector(Projector):
         return max(1, min(default_neighbours(n, r) if self.neighbours is None else self.neighbours, n - 1))
 
 
-def _measure_weights(samples: Samples, metric: Metric, measure: Measure, key: Any) -> np.ndarray:
-    """The share of the measure that is closest to each sample; a tenth is spread evenly, so that none drops out."""
-    n = samples.count
-    drawn, shares = draw_measure(measure, samples, key, min(DRAWS * n, 1 << 20))
-    found = nearest(np.asarray(drawn), np.asarray(samples.points), metric, 1)
-    return 0.9 * np.bincount(found.index[:, 0], np.asarray(shares)[found.rows], n) + 0.1 / n
-
-
-def _energy(
-    samples: Samples, weights: np.ndarray, metric: Metric, graph: SampleGraph, flow: EdgeFlow, solver: str
-) -> Energy:
+def _energy(samples: Samples, metric: Metric, graph: SampleGraph, flow: EdgeFlow, solver: str) -> Energy:
     """E|F|_M^2 in three parts. The flow says which share is cyclic; the noise's part in that share is taken out.
 
     With two estimates a, b of the field the cyclic energy without noise is <cyclic_a, cyclic_b>_W. With repeated points
     only, the share of the noise that looks cyclic is found by passing drawn noise through the same graph.
     """
     X, F = np.asarray(samples.points), np.asarray(samples.field)
-    total = float(weights @ np.asarray(metric.inner(F, F, X)) / weights.sum())
+    total = float(samples.weights @ np.asarray(metric.inner(F, F, X)))
     noise = min(samples.noise or 0.0, total)
     share = flow.nonpotentiality
     if samples.noise:

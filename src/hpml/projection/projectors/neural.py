@@ -22,6 +22,7 @@ from hpml.geometry.samples import Measure, Samples
 from hpml.projection.amortised.history import HistoryState, fit_history, history_residual, init_history
 from hpml.projection.amortised.network import PotentialNetwork, Recipe, descend, optimiser, value_and_gradient
 from hpml.projection.amortised.train import Rows, train_members
+from hpml.projection.measure import measure_weights
 from hpml.projection.projector import Energy, Fit, LocalSamples, Projector
 
 TRACK = 0.1  # online: how fast the standardisation follows the batches
@@ -30,7 +31,8 @@ TRACK = 0.1  # online: how fast the standardisation follows the batches
 class NeuralFit(Fit):
     """An ensemble of potential networks; their mean is the potential.
 
-    `history` (evaluations, members) holds the held-out losses for a field of unit energy, nan after a member stopped.
+    `history` (evaluations, members) holds the held-out losses for a field of unit energy, nan after a member stopped;
+    `weights` the share of the measure that each sample stands for.
     """
 
     networks: PotentialNetwork
@@ -40,6 +42,7 @@ class NeuralFit(Fit):
     gauge: float
     metric: Metric
     samples: Samples
+    weights: Float[Array, " n"]
     history: Float[Array, "evaluations members"]
     method: str = eqx.field(static=True, default="neural")
 
@@ -62,8 +65,10 @@ class NeuralFit(Fit):
         """See `Fit.energy`; circulation is what the fit leaves at the samples beyond their known noise."""
         w, X, F = self.samples.weights, self.samples.points, self.samples.field
         R = F - self.direction(X)
-        total = float(w @ np.asarray(self.metric.inner(F, F, X)))
-        left = min(float(w @ np.asarray(self.metric.inner(R, R, X))), total)
+        energy = np.asarray(self.metric.inner(F, F, X))
+        total, whole = float(w @ energy), float(self.weights @ energy)
+        left = float(self.weights @ np.asarray(self.metric.inner(R, R, X)))
+        left = total * min(left / whole, 1.0) if whole > 0 else 0.0
         noise = min(self.samples.noise or 0.0, left)
         return Energy(total - left, left - noise, noise)
 
@@ -102,8 +107,8 @@ class NeuralProjector(Projector):
       history has few rows and none to hold out, and the network would explain its circulation away.
     - `seed`: for the first weights and the folds where no key is given.
 
-    `fit` knows the field at the samples alone, so a given `measure` does not enter: the split is orthogonal in the
-    samples' own law. The kernel projector can project under another one.
+    `fit` knows the field at the samples alone, so a given `measure` becomes sample weights: the share of it that is
+    closest to each sample.
     """
 
     width: int = eqx.field(static=True, default=32)
@@ -146,8 +151,9 @@ class NeuralProjector(Projector):
         return Recipe(self.rate, self.gauge, self.weight_decay, self.steps, self.batch, self.patience, self.interval)
 
     def fit(self, samples: Samples, metric: Metric, measure: Measure = None, key: Any = None) -> NeuralFit:
-        """See `Projector.fit`; `measure` does not enter (see the class)."""
-        w, X, F = (np.asarray(part, np.float64) for part in (samples.weights, samples.points, samples.field))
+        """See `Projector.fit`."""
+        X, F = (np.asarray(part, np.float64) for part in (samples.points, samples.field))
+        w = np.asarray(measure_weights(samples, metric, measure, key), np.float64)
         y = np.asarray(metric.whiten(X)) if metric.constant else X
         centre = w @ y
         transform, length = _standardise(y - centre, w)
@@ -161,8 +167,8 @@ class NeuralProjector(Projector):
         rows = Rows((y - centre) @ transform.T, U / strength, h / strength, w, transform * length, maps)
         key = jax.random.key(self.seed) if key is None else key
         networks, history = train_members(self.recipe, rows, self.width, self.depth, self.members, self.held_out, key)
-        fit = NeuralFit(networks, centre, transform, strength * length, 0.0, metric, samples, history)
-        return eqx.tree_at(lambda f: f.gauge, fit, float(w @ fit.potential(X)))
+        fit = NeuralFit(networks, centre, transform, strength * length, 0.0, metric, samples, w, history)
+        return eqx.tree_at(lambda f: f.gauge, fit, float(samples.weights @ fit.potential(X)))
 
     # alg:neural-hpml, for a caller who keeps the loop
 
