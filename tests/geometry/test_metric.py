@@ -119,6 +119,23 @@ def test_varying_that_is_constant_equals_the_constant():
     np.testing.assert_allclose(metric.distance(x, x + u), fixed.distance(x, x + u), rtol=1e-12)
 
 
+def test_varying_diagonals_are_found_at_once_and_equal_the_loop():
+    rng, calls = np.random.default_rng(0), []
+
+    def weights(x):
+        calls.append(1)
+        return Diagonal(1.0 + x**2)
+
+    u, x = rng.normal(size=(50, D)), rng.normal(size=(50, D))
+    at_once, one_by_one = Varying(weights), Varying(lambda x: Diagonal(np.add(1.0, np.square(x))))
+    for verb in ("lower", "raise_index", "whiten", "unwhiten", "whiten_covector"):
+        calls.clear()
+        np.testing.assert_allclose(getattr(at_once, verb)(u, x), getattr(one_by_one, verb)(u, x), rtol=1e-14)
+        assert len(calls) == 1
+    with pytest.raises(ValueError, match="positive"):
+        Varying(lambda x: Diagonal(x)).lower(u, x)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_distance_is_symmetric_and_zero_at_home(name):
     rng = np.random.default_rng(1)

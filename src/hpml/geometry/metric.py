@@ -324,11 +324,33 @@ class Varying(Metric):
         """See `Metric.constant`."""
         return False
 
+    def _diagonals(self, points: np.ndarray) -> Diagonal | None:
+        """The metric at every point at once, where the function gives a diagonal one and JAX can trace it."""
+
+        def diagonal(x: jax.Array) -> jax.Array:
+            metric = self.function(x)  # type: ignore[arg-type]
+            if type(metric) is not Diagonal:
+                raise TypeError("not diagonal")
+            return jnp.broadcast_to(metric.diagonal, x.shape)
+
+        try:
+            with jax.enable_x64(True):
+                m = np.asarray(jax.vmap(diagonal)(jnp.asarray(points)), np.float64)
+        except Exception:  # any function of a NumPy point is welcome: it is then called point by point
+            return None
+        if not (np.isfinite(m) & (m > 0)).all():
+            return None  # the call for that point says what is wrong
+        rows = Diagonal(np.ones(points.shape[1]))
+        return eqx.tree_at(lambda metric: metric.diagonal, rows, m)
+
     def _each(self, verb: str, vectors, at):
         if at is None:
             raise ValueError("This metric varies with the point: pass the points as `at`.")
         vectors, at = np.broadcast_arrays(np.asarray(vectors, np.float64), np.asarray(at, np.float64))
         rows, points = vectors.reshape(-1, vectors.shape[-1]), at.reshape(-1, at.shape[-1])
+        diagonals = self._diagonals(points)
+        if diagonals is not None:
+            return np.asarray(getattr(diagonals, verb)(rows)).reshape(vectors.shape)
         out = [np.asarray(getattr(self.function(x), verb)(u)) for u, x in zip(rows, points, strict=True)]
         return np.stack(out).reshape(vectors.shape) if out else np.empty(vectors.shape)
 
