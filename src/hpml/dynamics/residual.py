@@ -1,8 +1,8 @@
 """What is done with the residual R = F - P of a projection P: dropped as in `alg:hpml`, or treated.
 
 - "drop": follow P alone. Its fixed points are those of P, not those of F.
-- "extragradient": P(x) + R(y) at the point y = x + eta F(x), brought back, that is looked ahead to. Looking ahead along F,
-  and not along R alone, is what keeps the fixed points of F: there y = x.
+- "extragradient": P(x) + R(y) at the point y that one step along F leads to. Looking ahead along F, and not along R
+  alone, is what keeps the fixed points of F: there y = x.
 - "optimistic": P(x_t) + 2 R(x_t) - R(x_{t-1}).
 - "adjust": F + lambda A F with A the antisymmetric part of the Jacobian. It needs no projection.
 """
