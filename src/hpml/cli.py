@@ -1,7 +1,8 @@
-"""The command line: `hpml mechanism` and `hpml list`."""
+"""The command line: `hpml mechanism`, `hpml diagnose` and `hpml list`."""
 
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -11,8 +12,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from hpml.catalogue import list_projectors, summary
+from hpml.diagnosis import diagnose as diagnose_samples
 from hpml.geometry import domain, metric
 from hpml.mechanism import PROJECTORS, MechanismConfig, run_mechanism
+from hpml.record.samples import LIMIT
+from hpml.report.diagnosis import write_diagnosis
 from hpml.report.mechanism import write_mechanism
 from hpml.report.table import mechanism_table
 
@@ -45,6 +49,58 @@ def mechanism(
     console.print("report:", str(path.resolve()), soft_wrap=True)
 
 
+def diagnose(
+    file: tyro.conf.Positional[Path],
+    field: Path | None = None,
+    out: Path = Path("out/diagnose"),
+    conventions: int | None = None,
+    limit: int = LIMIT,
+) -> None:
+    """Say how much of your training's update goes in circles, and which conventions form the circle.
+
+    Reads samples of a joint update, prints the verdict and writes a page with figures that opens in any browser.
+    hpml.Recorder writes such a file from a training loop in two lines.
+
+    Args:
+        file: An .npz, .safetensors or .parquet file with points (n, d) and field (n, d), the update at each point in
+            ascent sign; or points.npy beside field.npy, or the folder that has both. It may also hold labels, weights,
+            blocks (each agent's number of coordinates) and names (the coordinates').
+        field: The second file of a pair of .npy files whose names do not tell.
+        out: The folder that the page, the numbers and the tables are written to.
+        conventions: How many groups of samples to look for; chosen from the data unless given.
+        limit: The most samples that are used; more are thinned at random, and the page says so.
+    """
+    console = Console()
+    if conventions is not None and conventions < 1:
+        raise ValueError(f"--conventions must be at least 1, got {conventions}.")
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading", total=4)
+        found = diagnose_samples(
+            str(file),
+            None if field is None else str(field),
+            conventions=conventions,
+            limit=limit,
+            progress=lambda words: progress.update(task, advance=1, description=words),
+        )
+        progress.update(task, advance=1, description="drawing")
+        options = [] if field is None else ["--field", str(field)]
+        options += [] if conventions is None else ["--conventions", str(conventions)]
+        options += [] if limit == LIMIT else ["--limit", str(limit)]
+        path = write_diagnosis(found, out, shlex.join(["hpml", "diagnose", str(file), *options]))
+    console.print(found.headline, highlight=False, soft_wrap=True)
+    for title, sentences in (
+        ("The circle", [loop.text for loop in found.loops[:3]]),
+        ("What these samples cannot tell", found.limits),
+        ("What to do next", found.advice),
+    ):
+        if sentences:
+            console.print(f"\n{title}", style="bold", highlight=False)
+            for sentence in sentences:
+                console.print(f"- {sentence}", highlight=False, markup=False, soft_wrap=True)
+    console.print("\nreport:", str(path.resolve()), soft_wrap=True)
+
+
 def list_() -> None:
     """List the projectors, metrics and domains that there are, a line each."""
     console = Console()
@@ -58,7 +114,7 @@ def list_() -> None:
         console.print(table, "")
 
 
-COMMANDS = {"mechanism": mechanism, "list": list_}
+COMMANDS: dict[str, Callable[..., None]] = {"mechanism": mechanism, "diagnose": diagnose, "list": list_}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

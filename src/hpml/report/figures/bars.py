@@ -86,7 +86,8 @@ def share_bar(shares: Mapping[str, float], title: str, caption: str, colours: Ma
         }
         for place, (name, share) in enumerate(shares.items())
     ]
-    ticks: dict[str, Any] = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "showgrid": False, "zeroline": False}
+    ticks: dict[str, Any] = {"tickvals": [0, 25, 50, 75, 100], "showgrid": False, "zeroline": False}
+    ticks["ticktext"] = [f"{place} %" for place in ticks["tickvals"]]
     x = axis("", range=[0, 100.5], fixedrange=True, **ticks)
     y = axis(visible=False, fixedrange=True)
     figure = layout(x, y, barmode="stack", bargap=0.0, margin={"l": 16, "r": 22, "t": 4, "b": 24})

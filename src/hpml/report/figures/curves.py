@@ -38,9 +38,12 @@ def curves(
     y_range: tuple[float, float] | None = None,
     lines: Mapping[str, float] | None = None,
     height: int = 380,
+    equal: bool = False,
     alt: str = "",
 ) -> FigurePart:
     """All series on one pair of axes; `lines` are horizontal lines with a name (a bound, an exact value).
+
+    `equal` gives both axes the same unit, for points of a plane.
 
     What is not positive has no place on a logarithmic axis: it is left out of the drawing and kept in the data.
     """
@@ -63,6 +66,8 @@ def curves(
     y = axis(y_label, y_log, zeroline=False, **(log_ticks([curve.y for curve in series]) if y_log else {}))
     if y_range is not None:
         y["range"] = [float(np.log10(end)) for end in y_range] if y_log else list(y_range)
+    if equal:
+        y |= {"scaleanchor": "x", "scaleratio": 1}
     dashed = [curve.dash or dash_of(place) != "solid" for place, curve in enumerate(series)]
     shapes_of = [
         "dot" if curve.marks == "points" else "dash" if dash else "line"
@@ -71,7 +76,7 @@ def curves(
     margin = {"l": 8, "r": 14, "t": 14, "b": 8}
     figure = layout(x, y, shapes=shapes, annotations=notes, margin=margin)
     return FigurePart(
-        figure=(Panel({"data": traces, "layout": figure}, height=height),),
+        figure=(Panel({"data": traces, "layout": figure}, height=height, aspect=1.0 if equal else None),),
         caption=caption,
         data=_data(series, x_label, y_label),
         title=title,

@@ -12,6 +12,8 @@ from hpml.report.theme import SHADES
 
 NODE = 0.11
 """The radius around a node that edges keep away from."""
+WIDE = 1.7
+"""The picture's width over its height."""
 BANDS = (("@residual", "@residual/0.32"), ("@s3", "@s3/0.32"), ("@s4", "@s4/0.36"), ("@s2", "@s2/0.32"))
 """The colours of the strongest loops, in the legend and as bands under the arrows."""
 
@@ -60,7 +62,7 @@ def cycle_graph(
     traces.append(_nodes(places, names, sizes))
     order = np.argsort(-strength)
     return FigurePart(
-        figure=(Panel({"data": traces, "layout": _frame(places)}, aspect=1.5),),
+        figure=(Panel({"data": traces, "layout": _frame(places)}, aspect=WIDE),),
         caption=caption,
         data={
             "from": [names[node] for node in tails[order]],
@@ -91,9 +93,9 @@ def _fitted(places: np.ndarray) -> np.ndarray:
 def _frame(places: np.ndarray) -> dict[str, Any]:
     room = np.array([0.45, 0.22])  # for the names
     low, high = places.min(0) - room, places.max(0) + room
-    height = max(float(high[1] - low[1]), float(high[0] - low[0]) / 1.5)
+    height = max(float(high[1] - low[1]), float(high[0] - low[0]) / WIDE)
     x, y = (low + high) / 2
-    across = bare_axis(x - 0.75 * height, x + 0.75 * height)
+    across = bare_axis(x - WIDE * height / 2, x + WIDE * height / 2)
     up = bare_axis(y - height / 2, y + height / 2, scaleanchor="x", scaleratio=1)
     return layout(across, up, margin={"l": 2, "r": 2, "t": 2, "b": 2})
 

@@ -45,7 +45,7 @@ def sample_map(
         "text": texts,
         "hoverinfo": "text",
     }
-    figure = layout(axis(x_label, zeroline=False), axis(y_label, zeroline=False))
+    figure = layout(axis(x_label, zeroline=False), axis(y_label, zeroline=False, scaleanchor="x", scaleratio=1))
     data: dict[str, Any] = {x_label or "x": points[:, 0], y_label or "y": points[:, 1], value_label: values}
     return FigurePart(
         figure=(Panel({"data": [trace], "layout": figure}, height=430),),
