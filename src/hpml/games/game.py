@@ -75,8 +75,8 @@ def _retract(domain: Domain, points: Array) -> Array:
 
 
 @in_double
-def _regrets(game: Game, points: Array) -> Array:
-    return jax.vmap(lambda x: game.regrets(x))(points)  # type: ignore[return-value]
+def _regrets(game: Game, points: Array) -> Array | None:
+    return jax.vmap(lambda x: game.regrets(x))(points)
 
 
 def evaluate(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
@@ -87,9 +87,10 @@ def evaluate(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
 def exploitability(game: Game, points: Array) -> Float[np.ndarray, " n"]:
     """The sum over agents of what each could gain by its best reply: 0 at equilibria and nowhere else."""
     X = as_feasible(game, points)
-    if jax.eval_shape(game.regrets, X[0]) is None:
+    regrets = _regrets(game, X)
+    if regrets is None:
         raise ValueError(f"{type(game).__name__} has no payoffs, so no exploitability: use the Stampacchia gap.")
-    return _regrets(game, X).sum(-1)
+    return regrets.sum(-1)
 
 
 def as_points(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
