@@ -107,6 +107,21 @@ def test_samples_have_the_moments_of_the_uniform_law():
     np.testing.assert_allclose(np.cov(simplex.T), np.eye(3) / 20 - 1 / 80, atol=2e-3)  # Dirichlet(1, 1, 1, 1)
 
 
+@every_domain
+def test_spread_points_lie_inside_and_integrate_better_than_random_ones(domain):
+    even = np.asarray(domain.spread(jax.random.key(0), 4096))
+    assert even.shape == (4096, domain.dimension)
+    assert inside(domain, even, 1e-9).all()
+    np.testing.assert_array_equal(even, domain.spread(jax.random.key(0), 4096))
+    assert not np.array_equal(even, domain.spread(jax.random.key(1), 4096))
+    random = np.asarray(domain.sample(jax.random.key(0), 2**17), np.float64)
+    truth, covariance = random.mean(0), np.cov(random.T)
+    scale = np.sqrt(np.diag(covariance))
+    # Independent points of this number would be off by 1/64 = 0.016 standard deviations.
+    np.testing.assert_allclose((even.mean(0) - truth) / scale, 0.0, atol=0.009)
+    np.testing.assert_allclose((np.cov(even.T) - covariance) / np.outer(scale, scale), 0.0, atol=0.012)
+
+
 @given(seed=SEEDS)
 def test_simplices_reduce_undoes_complete(seed):
     domain = DOMAINS["simplices"]

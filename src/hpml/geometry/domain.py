@@ -13,9 +13,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
+import scipy.stats
 from jaxtyping import Float
 
 from hpml.geometry.arrays import Array, as_finite
+
+SOBOL = 1000  # coordinates up to which evenly spread sets pay; scipy has 21,201
 
 Points = Float[Array, "*batch d"]
 Parts = Sequence[Float[Array, "*batch _"]]  # each simplex has its own number of actions
@@ -45,6 +49,10 @@ class Domain(eqx.Module):
     @abstractmethod
     def sample(self, key: Any, count: int) -> Float[Array, "n d"]:
         """Independent points from the uniform law."""
+
+    def spread(self, key: Any, count: int) -> Float[Array, "n d"]:
+        """Points that fill the domain more evenly than independent ones, for integrals over the uniform law."""
+        return self.sample(key, count)
 
 
 class Box(Domain):
@@ -83,6 +91,10 @@ class Box(Domain):
     def sample(self, key, count):
         """See `Domain.sample`."""
         return jax.random.uniform(key, (count, self.dimension)) * (self.high - self.low) + self.low
+
+    def spread(self, key, count):
+        """See `Domain.spread`."""
+        return _even_cube(key, count, self.dimension) * (self.high - self.low) + self.low
 
 
 class Ball(Domain):
@@ -126,6 +138,13 @@ class Ball(Domain):
         steps = jax.random.normal(turn, (count, self.dimension))
         lengths = jax.random.uniform(stretch, (count, 1)) ** (1.0 / self.dimension)
         return self.centre + self.radius * lengths * steps / jnp.linalg.norm(steps, axis=-1, keepdims=True)
+
+    def spread(self, key, count):
+        """See `Domain.spread`."""
+        cube = _even_cube(key, count, self.dimension + 1)
+        steps = scipy.special.ndtri(cube[:, :-1])
+        lengths = cube[:, -1:] ** (1.0 / self.dimension)
+        return self.centre + self.radius * lengths * steps / np.linalg.norm(steps, axis=-1, keepdims=True)
 
 
 class Simplices(Domain):
@@ -220,6 +239,14 @@ class Simplices(Domain):
         draws = [jax.random.exponential(k, (count, K)) for k, K in zip(keys, self.sizes, strict=True)]
         return self.reduce([e / e.sum(-1, keepdims=True) for e in draws])
 
+    def spread(self, key, count):
+        """See `Domain.spread`: the gaps between sorted numbers are uniform on the simplex."""
+        parts = []
+        for cube in np.split(_even_cube(key, count, self.dimension), np.cumsum([K - 1 for K in self.sizes])[:-1], 1):
+            parts.append(np.diff(np.sort(cube, axis=1), axis=1, prepend=0.0, append=1.0))
+        with jax.enable_x64(True):
+            return np.asarray(self.reduce(parts))
+
 
 class Space(Domain):
     """All of R^d: nothing to retract to, no diameter, no uniform law."""
@@ -247,6 +274,16 @@ class Space(Domain):
     def sample(self, key, count):
         """See `Domain.sample`."""
         raise ValueError("R^d has no uniform law: give a bounded domain such as hpml.Ball, or a sampler.")
+
+
+def _even_cube(key: Any, count: int, dimension: int) -> Float[np.ndarray, "n d"]:
+    """A scrambled Sobol set in the open unit cube; the same points for the same key."""
+    seed = np.asarray(jax.random.bits(key, (4,), "uint32"))
+    if dimension > SOBOL:
+        return np.random.default_rng(seed).uniform(size=(count, dimension))
+    # Whole powers of two keep the set balanced; what is too many is cut off its end.
+    cube = scipy.stats.qmc.Sobol(dimension, rng=np.random.default_rng(seed)).random_base2(int(np.ceil(np.log2(count))))
+    return np.clip(cube[:count], 1e-12, 1.0 - 1e-12)
 
 
 def tangent_basis(actions: int) -> Float[np.ndarray, "K K-1"]:

@@ -147,7 +147,7 @@ def draw_measure(
     """Points and weights of the measure mu: the samples themselves, a domain's uniform law, or a sampler's draws."""
     if measure is None:
         return samples.points, samples.weights
-    draw = measure.sample if isinstance(measure, Domain) else measure
+    draw = measure.spread if isinstance(measure, Domain) else measure
     if not callable(draw):
         raise ValueError("measure must be None, a domain such as hpml.Ball(...), or a function (key, count) -> points.")
     drawn = as_matrix(draw(jax.random.key(0) if key is None else key, count), "The measure's points")
