@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from hpml.dynamics.rule import Rule
 from hpml.dynamics.run import Run, run
 from hpml.games.game import Game, as_points, evaluate, exploitability
-from hpml.geometry.arrays import Array, in_double
+from hpml.geometry.arrays import Array, as_matrix, in_double
 from hpml.geometry.domain import Domain, Space
 
 STEPS = (0.03, 0.1, 0.3, 1.0)
@@ -67,8 +67,8 @@ def compare(
     - `score`: what is measured at points, smaller is better; `shortfall` unless given.
     - `marks`: at how many numbers of evaluations, evenly spread.
     """
-    X = as_points(game, starts)
-    Y = as_points(game, _tuning_starts(game.domain, seed) if tuning is None else tuning)
+    X = as_points(game, as_matrix(starts, "starts"))
+    Y = as_points(game, _tuning_starts(game.domain, seed) if tuning is None else as_matrix(tuning, "tuning"))
     if not rules or not steps:
         raise ValueError("compare needs at least one rule and one step.")
     if marks < 2 or budget < 1:
@@ -116,7 +116,8 @@ def tidy(curves: list[Curve]) -> dict[str, np.ndarray]:
 
 def _curve(name: str, whole: Run, steps: np.ndarray, held: int, at: np.ndarray, score: Score) -> Curve:
     """The rule's curve with the step that is best on the first `held` starts of each step."""
-    game, path = whole.game, whole.points.reshape(len(whole.points), len(steps), -1, whole.points.shape[2])
+    game = whole.game
+    path = np.asarray(whole.points).reshape(len(whole.points), len(steps), -1, whole.points.shape[2])
     end = score(game, path[-1, :, :held].reshape(-1, path.shape[3])).reshape(len(steps), held)
     medians = np.median(np.where(np.isfinite(end), end, np.inf), axis=1)
     best = int(np.argmin(medians))

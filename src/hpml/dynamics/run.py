@@ -10,7 +10,7 @@ from hpml.dynamics.oracle import Oracle
 from hpml.dynamics.retraction import retraction as retraction_of
 from hpml.dynamics.rule import Rule
 from hpml.games.game import Game, as_points
-from hpml.geometry.arrays import Array
+from hpml.geometry.arrays import Array, as_matrix
 
 FAR = 1e12  # a start that would go further has diverged, and stays where it is before it overflows
 
@@ -37,7 +37,7 @@ def run(
 ) -> Run:
     """Follow `rule` from `starts` (s, d) for `steps` steps, or until the next step would spend more than `budget`
     evaluations of the field."""
-    points = as_points(game, starts)
+    points = as_points(game, as_matrix(starts, "starts"))
     if steps < 1:
         raise ValueError(f"A run needs at least one step, got {steps}.")
     oracle, move = Oracle(game, noise, seed), retraction_of(game.domain, retraction)
