@@ -62,7 +62,7 @@ class MarkovGame(Game):
                 f"state, got {self.transitions.shape}."
             )
         check_probabilities(self.transitions, "The probabilities of the next state")
-        if not (np.isscalar(discount) and 0.0 < discount < 1.0):
+        if not (np.ndim(discount) == 0 and 0.0 < discount < 1.0):
             raise ValueError(f"discount must lie strictly between 0 and 1, got {discount}.")
         self.discount = float(discount)
         self.initial = np.full(S, 1 / S) if initial is None else as_finite(initial, "initial")
