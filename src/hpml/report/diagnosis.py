@@ -43,7 +43,7 @@ def diagnosis_page(found: Diagnosis, command: str = "") -> Page:
         Fact("not known", "how much circulates")
         if share.warning
         else Fact(interval, f"circulates ({100 * found.level:.0f} % interval)"),
-        Fact(percent(found.loops[0].share), f"of it around {' → '.join(found.loops[0].names)}")
+        Fact(percent(found.loops[0].share), f"of it around {_short(found.loops[0].names)}")
         if found.loops
         else Fact("none", "of the conventions form a loop"),
         Fact("not known" if share.noise is None else percent(share.noise), "of what was recorded is noise"),
@@ -132,8 +132,8 @@ def _where(found: Diagnosis) -> list[Part]:
             np.asarray(plane.points)[kept],
             np.asarray(found.residual_share)[kept],
             "Samples, coloured by their residual",
-            "Each point is a sample, on the two axes along which the samples spread most. Dark, large points are where "
-            f"the circulation is strong; 1 is the field's mean energy.{drawn}",
+            "Each point is a sample, on the two axes along which the samples spread most. Large points are where the "
+            f"circulation is strong; 1 is the field's mean energy.{drawn}",
             "residual energy",
             *plane.names,
             names=_labels(found, kept),
@@ -202,7 +202,7 @@ def _loops(found: Diagnosis) -> list[Part]:
         np.asarray(flow.weights) * np.asarray(flow.cyclic),
         [(loop.nodes, float(loop.share)) for loop in found.loops],
         "Conventions and the circulation between them",
-        "Arrows show where the update drifts once the climb is taken out; thick, dark ones carry more. Follow the "
+        "Arrows show where the update drifts once the climb is taken out; thick ones carry more. Follow the "
         f"orange band: {' → '.join(first.names)}, and back to {first.names[0]}.",
         sizes=np.asarray(conventions.mass, float),
         flow_label="cyclic flow along the arrow",
@@ -272,6 +272,11 @@ def _settings(found: Diagnosis, command: str) -> list[Part]:
     ]
     parts: list[Part] = [TablePart(["what", "value"], rows, title="Settings and numbers")]
     return [*parts, "The same page again:", CodePart(command)] if command else parts
+
+
+def _short(names: tuple[str, ...]) -> str:
+    text = " → ".join(names)
+    return text if len(text) <= 40 else f"one loop of {len(names)} conventions"
 
 
 def _thinned(count: int, most: int) -> np.ndarray:

@@ -69,13 +69,16 @@ def _figure(part: FigurePart, number: int) -> str:
 
 
 def _panel(panel: Panel, name: str, alt: str) -> str:
-    size = f"aspect-ratio:{panel.aspect:g}" if panel.aspect else f"height:{panel.height / 16:g}rem"
+    size = f"height:{panel.height / 16:g}rem"
+    if panel.aspect:
+        size = f"--aspect:{panel.aspect:g};--narrow-aspect:{panel.narrow_aspect or panel.aspect:g}"
+    spec = panel.spec if panel.narrow is None else {**panel.spec, "narrow": panel.narrow}
     title = f'<p class="panel-title">{prose(panel.title)}</p>' if panel.title else ""
     label = f"{html.escape(panel.title)}: {alt}" if panel.title else alt
     return (
         f'<div class="panel">{title}<div class="plot" id="{name}" role="img" aria-label="{label}" style="{size}" '
         f'data-aspect="{panel.aspect or 0:g}" data-height="{panel.height}"></div>'
-        f'<script type="application/json" id="{name}-spec">{as_json(panel.spec)}</script></div>'
+        f'<script type="application/json" id="{name}-spec">{as_json(spec)}</script></div>'
     )
 
 

@@ -14,13 +14,17 @@ Columns = Mapping[str, np.ndarray | Sequence[Any]]
 class Panel:
     """One drawing: plotly's `data` and `layout` as plain dictionaries, with colours named by role (see `theme`).
 
-    It is `aspect` times as wide as high where `aspect` is given, and otherwise `height` pixels high.
+    It is `aspect` times as wide as high where `aspect` is given, and otherwise `height` pixels high. On a phone
+    `narrow_aspect` takes its place, and `narrow` is laid over the specification: its `layout`, and in its `data`
+    changes to single traces by their number.
     """
 
     spec: Mapping[str, Any]
     title: str = ""
     aspect: float | None = None
     height: int = 340
+    narrow_aspect: float | None = None
+    narrow: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

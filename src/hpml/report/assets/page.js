@@ -6,6 +6,7 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const paper = matchMedia("print");
   const touch = matchMedia("(pointer: coarse)");
+  const phone = matchMedia("(max-width: 40rem)");
   const PAPER_WIDTH = 660; // pixels of 1/96 inch: fits A4 and Letter within their margins
   const PAPER_GAP = 16;
   const plots = [...document.querySelectorAll(".plot")];
@@ -36,6 +37,13 @@
     return value;
   };
 
+  const merged = (under, over) => {
+    if (!over || typeof over !== "object" || Array.isArray(over)) return over;
+    const both = Array.isArray(under) ? [...under] : { ...under };
+    for (const [key, value] of Object.entries(over)) both[key] = key in both ? merged(both[key], value) : value;
+    return both;
+  };
+
   const config = {
     responsive: true, displaylogo: false, displayModeBar: touch.matches ? false : "hover", showTips: false, doubleClickDelay: 400,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "hoverClosestCartesian", "hoverCompareCartesian"],
@@ -52,7 +60,8 @@
 
   const draw = (plot) => {
     const theme = themes[dark.matches && !printing ? "dark" : "light"];
-    const { data, layout } = painted(spec(plot), theme);
+    const { narrow, ...wide } = spec(plot);
+    const { data, layout } = painted(narrow && phone.matches && !printing ? merged(wide, narrow) : wide, theme);
     const off = hidden.get(plot.closest("figure")) || new Set();
     for (const trace of data) if (off.has(trace.legendgroup)) trace.visible = false;
     const box = size(plot);
@@ -72,18 +81,25 @@
     }
   };
 
-  // Three-dimensional views paint on the next frame, which never comes while the browser prints.
-  const paint = (plot) => {
-    for (const [name, part] of Object.entries(plot._fullLayout || {})) {
-      if (name.startsWith("scene")) part?._scene?.glplot?.redraw?.();
-    }
+  // Three-dimensional views paint on the next frame, which never comes while the browser prints: a copy goes on paper.
+  const copy = (plot) => {
+    plot.querySelectorAll(".still").forEach((still) => still.remove());
+    const view = plot._fullLayout?.scene?._scene?.glplot;
+    if (!printing || !view?.redraw || !view.canvas) return;
+    view.redraw();
+    const still = document.createElement("canvas");
+    still.className = "still";
+    still.width = view.canvas.width;
+    still.height = view.canvas.height;
+    still.getContext("2d").drawImage(view.canvas, 0, 0);
+    plot.append(still);
   };
 
   const redraw = () => plots.filter((plot) => plot.dataset.state).forEach(draw);
   const print = (now) => {
     if (printing === now) return;
     printing = now;
-    if (now) plots.forEach((plot) => { draw(plot); paint(plot); }); else redraw();
+    plots.filter((plot) => now || plot.dataset.state).forEach((plot) => { draw(plot); copy(plot); });
   };
 
   if ("IntersectionObserver" in window) {
@@ -98,6 +114,7 @@
   } else plots.forEach(draw);
 
   dark.addEventListener("change", redraw);
+  phone.addEventListener("change", redraw);
   paper.addEventListener("change", () => print(paper.matches));
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpml.report.figures.layout import axis, colour_of, dash_of, keys_of, layout, log_ticks, long_columns
+from hpml.report.figures.layout import axis, colour_of, dash_of, keys_of, layout, log_ticks, long_columns, symbol_of
 from hpml.report.parts import FigurePart, Panel
 
 
@@ -53,7 +53,9 @@ def curves(
         if curve.low is not None and curve.high is not None:
             traces.append(_band(curve, colour, y_log))
     for place, (curve, colour) in enumerate(zip(series, colours, strict=True)):
-        traces.append(_line(curve, colour, "dash" if curve.dash else dash_of(place), y_log))
+        line = _line(curve, colour, "dash" if curve.dash else dash_of(place), y_log)
+        line["marker"]["symbol"] = symbol_of(place)
+        traces.append(line)
     notes: list[dict[str, Any]] = []
     shapes: list[dict[str, Any]] = []
     for name, value in (lines or {}).items():

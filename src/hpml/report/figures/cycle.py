@@ -62,7 +62,15 @@ def cycle_graph(
     traces.append(_nodes(places, names, sizes))
     order = np.argsort(-strength)
     return FigurePart(
-        figure=(Panel({"data": traces, "layout": _frame(places)}, aspect=WIDE),),
+        figure=(
+            Panel(
+                {"data": traces, "layout": _frame(places, WIDE)},
+                aspect=WIDE,
+                narrow_aspect=1.0,
+                # Beside a node there is no room for its name on a phone.
+                narrow={"layout": _frame(places, 1.0), "data": {len(traces) - 1: _above(places)}},
+            ),
+        ),
         caption=caption,
         data={
             "from": [names[node] for node in tails[order]],
@@ -90,12 +98,12 @@ def _fitted(places: np.ndarray) -> np.ndarray:
     return (places - centre) / max(float(np.abs(places - centre).max()), 1e-12)
 
 
-def _frame(places: np.ndarray) -> dict[str, Any]:
+def _frame(places: np.ndarray, wide: float) -> dict[str, Any]:
     room = np.array([0.45, 0.22])  # for the names
     low, high = places.min(0) - room, places.max(0) + room
-    height = max(float(high[1] - low[1]), float(high[0] - low[0]) / WIDE)
+    height = max(float(high[1] - low[1]), float(high[0] - low[0]) / wide)
     x, y = (low + high) / 2
-    across = bare_axis(x - WIDE * height / 2, x + WIDE * height / 2)
+    across = bare_axis(x - wide * height / 2, x + wide * height / 2)
     up = bare_axis(y - height / 2, y + height / 2, scaleanchor="x", scaleratio=1)
     return layout(across, up, margin={"l": 2, "r": 2, "t": 2, "b": 2})
 
@@ -158,7 +166,12 @@ def _nodes(places: np.ndarray, names: Sequence[str], sizes: np.ndarray | None) -
     return _line(places) | {"mode": "markers+text", "marker": marker, "hoverinfo": "text", "cliponaxis": False} | text
 
 
+def _above(places: np.ndarray) -> dict[str, Any]:
+    up = places[:, 1] >= places[:, 1].mean()
+    return {"textposition": np.where(up, "top center", "bottom center"), "textfont": {"size": 12}}
+
+
 def _spot(x: float, y: float) -> str:
-    if abs(y) > 0.6 * abs(x):
+    if abs(x) < 0.25:
         return "top center" if y >= 0 else "bottom center"
     return "middle right" if x >= 0 else "middle left"

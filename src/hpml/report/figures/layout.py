@@ -10,6 +10,7 @@ from hpml.report.parts import Columns, FigurePart, Key, Panel
 
 FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica Neue, Arial, sans-serif"
 SERIES = 8
+SYMBOLS = ("circle", "diamond", "square", "triangle-up")
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 
@@ -30,6 +31,11 @@ def colour_of(given: str, place: int) -> str:
 def dash_of(place: int) -> str:
     """Series that share a colour differ by their dashes."""
     return DASHES[(place // SERIES) % len(DASHES)]
+
+
+def symbol_of(place: int) -> str:
+    """Points that share a colour differ by their shape."""
+    return SYMBOLS[(place // SERIES) % len(SYMBOLS)]
 
 
 def axis(label: str = "", log: bool = False, **more: Any) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _spec(panel: Space, labels: Sequence[str], colours: Mapping[str, str], longe
         name: {**quiet, **ticks, "title": {"text": label, "font": {"size": 12, "color": "@soft"}}}
         for name, label in zip(("xaxis", "yaxis", "zaxis"), labels, strict=True)
     }
-    eye = {"eye": {"x": 1.55, "y": 1.55, "z": 1.0}, "center": {"x": 0, "y": 0, "z": -0.14}}
+    eye = {"eye": {"x": 1.6, "y": 1.6, "z": 1.05}, "center": {"x": 0, "y": 0, "z": -0.22}}
     scene = {**axes, "aspectmode": "data", "camera": eye, "dragmode": "turntable"}
     return {"data": traces, "layout": base() | {"scene": scene, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}}}
 
