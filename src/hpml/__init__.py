@@ -10,6 +10,8 @@ from hpml.projection.project import Projection, project
 from hpml.projection.projectors.graph import GraphProjector
 from hpml.projection.projectors.kernel import KernelProjector
 from hpml.projection.projectors.neural import NeuralProjector
+from hpml.record.probe import probe
+from hpml.record.recorder import Recorder
 
 __all__ = [
     "Ball",
@@ -22,6 +24,7 @@ __all__ = [
     "LowRank",
     "NeuralProjector",
     "Projection",
+    "Recorder",
     "Shahshahani",
     "Simplices",
     "Space",
@@ -30,5 +33,6 @@ __all__ = [
     "ctde_hpml",
     "hodge_projection",
     "nonpotentiality",
+    "probe",
     "project",
 ]

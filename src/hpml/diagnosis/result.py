@@ -64,6 +64,7 @@ class Diagnosis:
 
     What was read
     - `source`: the file, or "arrays"; `given`: samples in it; `count`: samples used; `dimension`: coordinates.
+    - `spread_dimension`: in how many directions the points spread, at most `dimension`.
     - `estimates`: 1, or 2 where the field came as two independent estimates.
     - `rows` (n,): which of the given samples are used; `labels`: the user's label of each, or None.
     - `names`: the coordinates' names; `notes`: what was done to the data (a subsample, a sketch), a sentence each.
@@ -90,6 +91,7 @@ class Diagnosis:
     given: int
     count: int
     dimension: int
+    spread_dimension: float
     estimates: int
     rows: Int[Array, " n"]
     labels: tuple[str, ...] | None

@@ -246,16 +246,19 @@ def typical_names(
 
 
 def principal_coordinates(points: Float[Array, "n d"], limit: int) -> Float[np.ndarray, "n r"]:
-    """At most `limit` leading principal coordinates, by the smaller of the two Gram matrices."""
-    Y = points - points.mean(0)
-    n, d = Y.shape
-    if d <= limit:
-        return Y
+    """At most `limit` leading principal coordinates of the points, centred."""
+    Y = np.asarray(points) - np.mean(points, 0)
+    return Y if Y.shape[1] <= limit else Y @ leading_axes(Y, limit).T
+
+
+def leading_axes(centred: Float[Array, "n d"], limit: int) -> Float[np.ndarray, "r d"]:
+    """At most `limit` leading principal axes of centred points, by the smaller of the two Gram matrices."""
+    n, d = centred.shape
     if d <= n:
-        vectors = np.linalg.eigh(Y.T @ Y)[1][:, ::-1][:, :limit]
-        return Y @ vectors
-    values, vectors = np.linalg.eigh(Y @ Y.T)
-    return vectors[:, ::-1][:, :limit] * np.sqrt(np.maximum(values[::-1][:limit], 0.0))
+        return np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :limit].T
+    _, vectors = np.linalg.eigh(centred @ centred.T)
+    rows = vectors[:, ::-1][:, :limit].T @ centred
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
 
 
 def _gather(names: tuple[str, ...], member: np.ndarray, X: np.ndarray, Y: np.ndarray, w: np.ndarray, origin: str):

@@ -108,18 +108,20 @@ def _widest_loop(
     """The edges, in order, of the loop whose narrowest edge is widest; the shortest, then largest, of such loops."""
     widths = np.unique(left[left > 0])
 
-    def parts(width: float) -> np.ndarray | None:
-        open_edges = left >= width
-        graph = sp.coo_array((np.ones(open_edges.sum()), (tail[open_edges], head[open_edges])), shape=(count, count))
-        total, part = connected_components(graph.tocsr(), directed=True, connection="strong")
-        return part if total < count else None
+    def parts(width: float) -> np.ndarray:
+        wide = left >= width
+        graph = sp.coo_array((np.ones(wide.sum()), (tail[wide], head[wide])), shape=(count, count))
+        return connected_components(graph.tocsr(), directed=True, connection="strong")[1]
 
-    if not len(widths) or parts(widths[0]) is None:
+    def has_loop(width: float) -> bool:
+        return parts(width).max() + 1 < count
+
+    if not len(widths) or not has_loop(widths[0]):
         return None
     low, high = 0, len(widths)  # a loop is open at widths[low], none at widths[high]
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if parts(widths[middle]) is not None else (low, middle)
+        low, high = (middle, high) if has_loop(widths[middle]) else (low, middle)
     part = parts(widths[low])
     inside = np.flatnonzero((left >= widths[low]) & (part[tail] == part[head]))
     graph = sp.coo_array((np.ones(len(inside)), (tail[inside], head[inside])), shape=(count, count)).tocsr()
