@@ -6,11 +6,12 @@ import numpy as np
 
 from hpml.certificates.constants import retract
 from hpml.certificates.potential import Differentiable, Potential, Quadratic
+from hpml.diagnostics.gaps import linear_gap
 from hpml.dynamics.rule import Rule, Step
 from hpml.dynamics.run import run
 from hpml.games.families.linear import Linear
 from hpml.games.families.normal_form import NormalForm
-from hpml.games.game import Game
+from hpml.games.game import Game, evaluate
 from hpml.geometry.domain import Ball, Box, Simplices
 
 STEPS, STARTS, SAMPLES = 40, 3, 100
@@ -98,3 +99,26 @@ def starts_of(game, rng, count=STARTS):
 def ascend(game, potential, step, rng, sign=1.0, error=0.0, steps=STEPS):
     rule = Ascent(potential, float(step), sign, float(error))
     return run(game, rule, starts_of(game, rng), steps)
+
+
+class Trace(eqx.Module):
+    """What the theorems are about, written out from a run: at x_0 .. x_{T-1}, but for `heights`, which have x_T too."""
+
+    heights: np.ndarray
+    slopes: np.ndarray
+    moves: np.ndarray
+    mapping: np.ndarray
+    residual: np.ndarray
+    gap: np.ndarray
+    potential_gap: np.ndarray
+
+
+def trace(path, potential):
+    X, domain = path.points, path.game.domain
+    flat = X[:-1].reshape(-1, X.shape[-1])
+    slopes, U = potential.gradient(flat), evaluate(path.game, flat)
+    moves = np.diff(X, axis=0)
+    per_point = [np.linalg.norm(slopes - U, axis=1), linear_gap(domain, flat, U), linear_gap(domain, flat, slopes)]
+    heights = potential.value(X.reshape(-1, X.shape[-1])).reshape(X.shape[:2])
+    mapping = np.linalg.norm(moves, axis=-1) / path.rule.step
+    return Trace(heights, slopes.reshape(moves.shape), moves, mapping, *(v.reshape(mapping.shape) for v in per_point))
