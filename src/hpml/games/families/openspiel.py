@@ -129,15 +129,14 @@ def payoffs(tree: GameTree, plans: Sequence[Sequence[Path]]) -> Float[np.ndarray
     """What every profile of plans pays each agent."""
     sequences = [sorted({paths[i] for paths in tree.ends}) for i in range(tree.agents)]
     number = [{path: k for k, path in enumerate(part)} for part in sequences]
-    u = np.zeros((tree.agents, *map(len, sequences)))
+    u = np.zeros((*map(len, sequences), tree.agents))
     for paths, worth in tree.ends.items():
-        at = tuple(number[i][path] for i, path in enumerate(paths))
-        u[(slice(None), *at)] = worth
+        u[tuple(number[i][path] for i, path in enumerate(paths))] = worth
     for i in range(tree.agents):
         played = [set(plan) for plan in plans[i]]
         plays = np.array([[moves.issuperset(path) for path in sequences[i]] for moves in played], np.float64)
-        u = np.moveaxis(np.tensordot(plays, u, axes=(1, 1 + i)), 0, 1 + i)
-    return u
+        u = np.moveaxis(np.tensordot(plays, u, axes=(1, i)), 0, i)
+    return np.moveaxis(u, -1, 0)
 
 
 def _load(game: Any) -> Any:
