@@ -86,6 +86,35 @@ def test_float32_distances_of_nearby_vectors_far_from_the_origin():
     np.testing.assert_allclose(Q, want_Q, atol=1e-5 * want_Q.max())
 
 
+@pytest.mark.parametrize("aligned", [True, False])
+def test_float32_products_of_many_coordinates(aligned):
+    """Sums of a million terms of one sign, as between the gradients of small steps, are right to float32's digits."""
+    d, rng = 1_000_000, np.random.default_rng(0)
+    common = rng.normal(size=d) if aligned else 0.0
+    fields = [np.float32(common + rng.normal(size=d) * (0.01 if aligned else 1.0)) for _ in range(6)]
+    params = np.cumsum([np.zeros(d, np.float32), *(np.float32(0.1) * f for f in fields[:-1])], 0, np.float32)
+    push, history = jax.jit(history_push, donate_argnums=0), history_init(jnp.zeros(d), 4)
+    for x, f in zip(params, fields, strict=True):
+        history = push(history, jnp.asarray(x), jnp.asarray(f))
+    D, A, Q = direct(history)
+    errors = [
+        np.abs(np.asarray(rolled) - exact).max() for rolled, exact in zip(history.matrices, (D, A, Q), strict=True)
+    ]
+    assert errors[0] < 2e-7 * D.max()
+    assert errors[1] < 5e-7 * np.sqrt(D.max() * Q.max())
+    assert errors[2] < 2e-7 * Q.max()
+
+
+def test_a_reservoir_goes_on_after_a_sample_that_is_not_finite():
+    history = history_init(jnp.zeros(3), 2, "reservoir", key=1)
+    rng = np.random.default_rng(0)
+    for i in range(30):
+        x, f = rng.normal(size=(2, 3)).astype(np.float32)
+        history = history_push(history, x, f * (np.nan if i % 3 == 2 else 1.0))
+        for rolled, exact in zip(history.matrices, direct(history), strict=True):
+            np.testing.assert_allclose(rolled, exact, atol=1e-4)
+
+
 def test_recent_keeps_the_last_samples():
     params = jnp.zeros(2)
     history = run(sequence(params, 23, 0), sequence(params, 23, 1), history_init(params, 5, "recent", spare=3))

@@ -22,6 +22,7 @@ KEEP = ("recent", "reservoir", "thinned")
 
 # Entries of a buffer that one step of the CPU's loop works on: fewer, and starting a step costs more than it saves.
 CHUNK_ENTRIES = 1 << 20
+CHUNK_WIDTH = 1 << 14  # terms that are added up in float32: with 200,000 of one sign a sum is wrong by 2e-6
 
 
 class History(eqx.Module):
@@ -141,14 +142,14 @@ def push_products(history: History, params: Tree, field: Tree, products: Product
         rolling = _split(jnp.where(finite, updated, matrices))
 
     def write(buffer: Array, value: Any) -> Array:
-        row = jnp.where(finite, jnp.asarray(value, buffer.dtype), 0)
+        row = jnp.where(finite, jnp.asarray(value, buffer.dtype), jax.lax.dynamic_index_in_dim(buffer, slot, 0, False))
         return jax.lax.dynamic_update_index_in_dim(buffer, row, slot, 0)
 
     return History(
         points=jax.tree.map(write, history.points, params),
         field=jax.tree.map(write, history.field, field),
         rolling=rolling,
-        times=jnp.where(rows == slot, jnp.where(finite, history.count, -1), history.times),
+        times=jnp.where((rows == slot) & finite, history.count, history.times),
         kept=jnp.where(finite, kept, history.kept),
         locked=history.locked,
         newest=jnp.where(finite, slot, history.newest),
@@ -170,15 +171,23 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -
     Differences x_i - x are taken entry by entry in the buffers' dtype, exact for nearby floats, and summed in parts, so
     that float32 distances of nearby vectors are right. <F_i, x - x_i> = A[i, newest] + <F_i, x - x_newest> needs the
     field's buffer in a plain matrix-vector product only; its rounding adds up over the pushes that a row lives through.
+
+    XLA's CPU backend adds up the d float32 terms of such a product in a row: with d = 1,000,000 terms of one sign it is
+    wrong by 2e-5. So what F and the step share with the newest field goes through Q, and the product sees the rest.
     """
     buffers = zip(*(jax.tree.leaves(tree) for tree in (history.points, history.field, params, field)), strict=True)
-    step, values = [], []
+    step, newest, values = [], [], []
     for X, F, x, f in buffers:
         x, f = (jnp.asarray(v, X.dtype).reshape(-1) for v in (x, f))
-        step.append(x - jax.lax.dynamic_index_in_dim(X, history.newest, 0, keepdims=False).reshape(-1))
+        last_x, last_f = (jax.lax.dynamic_index_in_dim(B, history.newest, 0, keepdims=False) for B in (X, F))
+        step.append(x - last_x.reshape(-1))
+        newest.append(last_f.reshape(-1))
         values.append((X.reshape(X.shape[0], -1), F.reshape(F.shape[0], -1), x, f))
-    lowered_field = metric.lower([f for _, _, _, f in values])
-    lowered_step = metric.lower(step)
+    fields = [f for _, _, _, f in values]
+    lowered_field = metric.lower(fields)
+    shared_field, rest_field = _take_out(fields, newest)
+    shared_step, rest_step = _take_out(step, newest)
+    rest_field, rest_step = metric.lower(rest_field), metric.lower(rest_step)
     with jax.enable_x64(True):
         zero = jnp.zeros(len(history.times), jnp.float64)
         distance, back, gram, advance, energy = zero, zero, zero, zero, jnp.zeros((), jnp.float64)
@@ -191,7 +200,7 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -
             columns = jnp.concatenate([columns, U if root is None else U / root[:, None]], 1)
         squares, dots = _displacement_sums(X, x, columns, root)
         # Two matrix-vector products: XLA's CPU backend is slower on one product with two columns.
-        right, ahead = _product(F, lowered_field[i]), _product(F, lowered_step[i])
+        right, ahead = _product(F, rest_field[i]), _product(F, rest_step[i])
         with jax.enable_x64(True):
             distance, back = distance + squares, back + dots[:, 0]
             if metric.columns is not None:
@@ -202,7 +211,10 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -
             energy = energy + _product(f[None], lowered_field[i])[0].astype(jnp.float64)
     with jax.enable_x64(True):
         written = history.times >= 0
-        toward = history.matrices[1][:, history.newest] + advance
+        _, A, Q = history.matrices
+        known = Q[:, history.newest]
+        gram = gram + shared_field.astype(jnp.float64) * known
+        toward = A[:, history.newest] + advance + shared_step.astype(jnp.float64) * known
         distance, toward, back, gram = (jnp.where(written, part, 0.0) for part in (distance, toward, back, gram))
         return Products(distance, toward, back, gram, energy)
 
@@ -256,6 +268,15 @@ def _product(F: Array, vector: Array) -> Array:
     return jnp.matmul(F, vector, precision=jax.lax.Precision.HIGHEST)
 
 
+def _take_out(vector: list[Array], along: list[Array]) -> tuple[Array, list[Array]]:
+    """c and v - c u, with c = <v, u> / <u, u> as far as rounding lets it be: any c will do."""
+    dots = [jnp.stack([jnp.vdot(v, u), jnp.vdot(u, u)]) for v, u in zip(vector, along, strict=True)]
+    top, square = jnp.sum(jnp.stack([dot.astype(jnp.float32) for dot in dots]), 0)  # the same c for leaves of any dtype
+    c = top / jnp.where(square > 0, square, 1.0)
+    c = jnp.where(jnp.isfinite(c), c, 0.0)
+    return c, [v - c.astype(v.dtype) * u for v, u in zip(vector, along, strict=True)]
+
+
 def _displacement_sums(X: Array, x: Array, columns: Array, root: Array | None) -> tuple[Array, Array]:
     """|W (x_i - x)|^2 and (x_i - x) W B for a diagonal W and columns B, in float64."""
     return jax.lax.platform_dependent(X, x, columns, root, cpu=_sums_in_chunks, default=_sums_at_once)
@@ -271,7 +292,7 @@ def _sums_at_once(X, x, columns, root):
 def _sums_in_chunks(X, x, columns, root):
     # XLA's CPU backend writes the differences to memory: chunk by chunk they stay in the cache.
     rows, size = X.shape
-    width = min(size, max(256, CHUNK_ENTRIES // rows // 256 * 256))
+    width = min(size, CHUNK_WIDTH, max(256, CHUNK_ENTRIES // rows // 256 * 256))
 
     def sums(start, width):
         # Without the barrier the difference is fused into each reduction, which then no longer runs vectorised.

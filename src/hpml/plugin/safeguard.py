@@ -20,8 +20,8 @@ def blend_weight(energy: Scalar, along: Scalar, change: Scalar, limit: float | N
     rest = 1.0 - limit**2
     unit = jnp.where(energy > 0, energy, 1.0)
     p, q = along / unit, change / unit  # in units of |F|^2
-    half = p * rest
-    root = jnp.sqrt(jnp.maximum(half**2 - (p**2 - limit**2 * q) * rest, 0.0)) - half
+    # The discriminant (p rest)^2 - (p^2 - limit^2 q) rest, without the p^2 that cancel: they cost float32 four digits.
+    root = limit * jnp.sqrt(rest * jnp.maximum(q - p**2, 0.0)) - p * rest
     w = jnp.where(root > rest, rest / jnp.where(root > rest, root, 1.0), 1.0)
     return jnp.where((energy > 0) & jnp.isfinite(w), w, 0.0)
 
