@@ -82,10 +82,10 @@ class ConventionGraph(eqx.Module):
 
 def find_conventions(
     points: Any,
-    labels: Sequence[Any] | None = None,
+    labels: Any = None,
     count: int | None = None,
     weights: Any = None,
-    names: Sequence[str] | None = None,
+    names: Any = None,
     metric: Metric | None = None,
     seed: int = 0,
 ) -> Conventions:
@@ -114,9 +114,7 @@ def find_conventions(
     return Conventions(typical, member, grouped.centres, grouped.mass, grouped.score, "clusters")
 
 
-def joint_conventions(
-    points: Any, strategies: Sequence[Any], labels: Sequence[Sequence[str]], weights: Any = None
-) -> Conventions:
+def joint_conventions(points: Any, strategies: Sequence[Any], labels: Any, weights: Any = None) -> Conventions:
     """Group samples of a game by their nearest pure joint strategy: what each agent mostly plays.
 
     `strategies` has one array (n, actions) an agent, `labels` the actions' names. One agent's conventions are named
@@ -215,7 +213,7 @@ def neighbouring(conventions: Conventions, metric: Metric | None = None) -> Int[
     squares = np.stack([np.asarray(metric.distance(np.broadcast_to(c, C.shape), C)) ** 2 for c in C])
     through = squares[i] + squares[j]
     through[np.arange(len(i)), i] = through[np.arange(len(i)), j] = np.inf
-    free = (through.min(1) > (1.0 - 1e-9) * squares[i, j]) if k > 3 else np.ones(len(i), bool)
+    free = (through.min(1) > (1.0 + 1e-9) * squares[i, j]) if k > 3 else np.ones(len(i), bool)
     return np.stack([i[free], j[free]], 1)
 
 

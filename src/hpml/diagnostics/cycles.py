@@ -114,7 +114,7 @@ def _widest_loop(
         return connected_components(graph.tocsr(), directed=True, connection="strong")[1]
 
     def has_loop(width: float) -> bool:
-        return parts(width).max() + 1 < count
+        return int(parts(width).max()) + 1 < count
 
     if not len(widths) or not has_loop(widths[0]):
         return None

@@ -75,7 +75,7 @@ class Recorder:
         if blocks is not None and not isinstance(blocks, Mapping):
             blocks = {f"agent {i + 1}": int(size) for i, size in enumerate(blocks)}
         self.blocks = None if blocks is None else {str(name): int(size) for name, size in blocks.items()}
-        self._calls = 0
+        self._calls = self._count = 0
         self._ring: Ring | None = None
         self._sketch: Sketch | None = None
         self._dimension = 0
@@ -112,7 +112,7 @@ class Recorder:
         if slot is not None:
             fields = [ring.field[slot]] if ring.field.ndim == 2 else [half[slot] for half in ring.field]
             self._write(ring, slot, step, vectors, [ring.points[slot], *fields], label, weight)
-        ring.count[0] = step
+        ring.count[0] = self._count = step
 
     def add(self, points: Any, field: Any, labels: Sequence[str] | None = None) -> None:
         """Record many samples at once, such as those of `hpml.probe`: (n, d) each, or (2, n, d) for two estimates."""
@@ -136,8 +136,8 @@ class Recorder:
 
     @property
     def count(self) -> int:
-        """How many samples were logged, kept or not."""
-        return 0 if self._ring is None else int(self._ring.count[0])
+        """How many samples the recording was given, kept or not."""
+        return self._count
 
     def flush(self) -> None:
         """Hand what was logged to the disk."""
@@ -232,8 +232,9 @@ class Recorder:
                 row[:] = self._sketch(flat)
             if i and self.sign < 0:
                 np.negative(row, out=row)
-            # The product is far quicker than a look at each number, and finite for all but huge ones.
-            finite = finite and bool(np.isfinite(np.dot(row, row)) or np.isfinite(row).all())
+            with np.errstate(over="ignore", invalid="ignore"):
+                # The product is far quicker than a look at each number, and finite for all but huge ones.
+                finite = finite and bool(np.isfinite(np.dot(row, row)) or np.isfinite(row).all())
         if not finite:
             self.skipped += 1
             if self.skipped == 1:
