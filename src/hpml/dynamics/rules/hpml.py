@@ -36,8 +36,8 @@ class HPML(Rule):
     - `measure`: where they are drawn: the game's domain with its uniform law, another domain, or a sampler
       `(key, count) -> points`.
     - `refresh`: 0 projects once, a number projects anew from new samples every so many steps.
-    - `reach`: None for the fixed measure; a radius draws each start samples of its own around its iterate at each refresh,
-      so that a batch of starts makes a projection for each.
+    - `reach`: None for the fixed measure; a radius draws samples around the iterate at each refresh. Every start has
+      samples and a projection of its own then.
     - `residual`: "drop" (the paper; no evaluations beyond the samples), "extragradient" (two a step), "optimistic"
       (one a step) or "adjust", F + `adjustment` A F (five a step and no samples).
     - `direction`, `spent`: the projection itself, where it is known, as a function of points (s, d), and how many
