@@ -1,7 +1,8 @@
 """The kernel projector, the default: fit the whole field smoothly, then project the fit onto gradients (`def:proj`).
 
 1. A prior over smooth fields with a gradient and a divergence-free part (`smooth/pair.py`), its length scales and
-   noise fitted by marginal likelihood, gives F ~ P + D.
+   noise fitted by marginal likelihood, gives F ~ P + D. What it cannot tell apart is settled by the measure
+   (`smooth/balance.py`).
 2. P is a gradient already. D is regressed onto gradients under the measure (`smooth/gradients.py`) with as many
    points of it as wanted; class and penalty are chosen by held-out loss, "nothing" among them. The projection is P
    plus that.
@@ -28,6 +29,7 @@ from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
 from hpml.geometry.samples import Measure, Samples, draw_measure
 from hpml.projection.projector import Energy, Fit, LocalSamples, Prediction, Projector
+from hpml.projection.smooth.balance import balance
 from hpml.projection.smooth.dual import DualFit, empty_dual, fit_dual
 from hpml.projection.smooth.evidence import fit_hyper
 from hpml.projection.smooth.gradients import GradientFit, potentials, regress_gradients
@@ -36,7 +38,7 @@ from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectra
 
 # Fourier features of the second step; twice as many did not lower the error for a rotation on a square.
 WAVES = 128
-ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone
+ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone, and its balance
 WORK = 10**11  # products in the second step's normal equations, some ten seconds; binds above 20 coordinates
 MANY = 32  # coordinates beyond which Fourier features take too much memory
 
@@ -261,6 +263,10 @@ class KernelProjector(Projector):
             method = "direct regression onto gradients" + ("" if measure is None else " at the samples")
         else:
             u = scaling.points(points)
+            if metric.constant:  # only then are gradients under the metric the posterior's
+                some = np.random.default_rng(1).permutation(len(u))[:ENOUGH]
+                share = weights[some] / weights[some].sum()
+                posterior = balance(posterior, u[some], share, evaluate(posterior, u[some]).rotation)
             first = evaluate(posterior, u)
             field_at = scaling.restore(first.gradient + first.rotation)
             rest = field_at - metric_gradient(first.gradient, points, scaling, metric)

@@ -20,6 +20,8 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Float
 
@@ -29,6 +31,7 @@ from hpml.geometry.arrays import Array
 # symmetric.
 AFFINE = 1.0
 JITTER = 1e-8
+CHUNK = 1 << 23  # at most this many entries of a kernel matrix at a time, beside the factor
 
 
 class Hyper(NamedTuple):
@@ -143,20 +146,53 @@ class PairPosterior(eqx.Module):
 
     points: Float[jax.Array, "n d"]
     coefficients: Float[jax.Array, "n d"]
+    moved: Float[jax.Array, "n d"]  # coefficients of a gradient that was taken from D and given to P
     factor: Float[jax.Array, "nd nd"]
     hyper: Hyper
     ambient: int = eqx.field(static=True)
 
     def parts(self, points: Array) -> Parts:
         """Posterior means at new points."""
-        return _apply_pair(points, self.points, self.coefficients, self.hyper, self.ambient)
+        return _parts(self, points)
+
+    def rotation_moments(self, points: Array, fields: Float[Array, "m d k"]) -> tuple[np.ndarray, np.ndarray]:
+        """The posterior covariance of sum_i <field_i, D_i>, and what observing them moves (`balance.py`).
+
+        Column k of the second is the coefficients of Cov(P, moment k).
+        """
+        m, d, k = fields.shape
+        prior, cross = np.zeros((k, k)), np.zeros((self.coefficients.size, k))
+        rows = max(1, CHUNK // max(m * d * d, self.coefficients.size * d))
+        flat = fields.reshape(m * d, k)
+        for start in range(0, m, rows):
+            some, part = points[start : start + rows], flat[start * d : (start + rows) * d]
+            prior += part.T @ np.asarray(_rotation(some, points, self.hyper, self.ambient) @ flat)
+            cross += np.asarray(_rotation(self.points, some, self.hyper, self.ambient) @ part)
+        half = scipy.linalg.solve_triangular(np.asarray(self.factor), cross, lower=True)
+        covariance = prior - half.T @ half
+        return covariance, -scipy.linalg.solve_triangular(np.asarray(self.factor), half, lower=True, trans=1)
+
+    def moved_by(self, step: Float[Array, " nd"]) -> "PairPosterior":
+        """The same posterior of the whole field, with a gradient of these coefficients moved from D to P."""
+        return eqx.tree_at(lambda p: p.moved, self, jnp.asarray(step).reshape(self.points.shape))
 
     def variances(self, points: Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Posterior variances of the potential (q,), of P (q, d) and of D (q, d)."""
         return _variances(self, points)
 
 
-_apply_pair = jax.jit(apply_pair, static_argnames="ambient")
+@jax.jit
+def _parts(posterior: PairPosterior, x):
+    y, hyper, ambient = posterior.points, posterior.hyper, posterior.ambient
+    parts = apply_pair(x, y, posterior.coefficients, hyper, ambient)
+    moved = apply_pair(x, y, posterior.moved, hyper, ambient)
+    rotation = parts.rotation - moved.gradient
+    return Parts(parts.gradient + moved.gradient, rotation, parts.potential + moved.potential)
+
+
+@partial(jax.jit, static_argnames="ambient")
+def _rotation(x, y, hyper: Hyper, ambient: int):
+    return pair_matrices(x, y, hyper, ambient)[1]
 
 
 @partial(jax.jit, static_argnames="ambient")
@@ -164,7 +200,7 @@ def condition(points, field, inflation, hyper: Hyper, ambient: int) -> PairPoste
     """Condition the prior on samples: one Cholesky factorisation of the (n d, n d) system."""
     L = jnp.linalg.cholesky(_system(points, inflation, hyper, ambient))
     a = cho_solve((L, True), field.reshape(-1)).reshape(points.shape)
-    return PairPosterior(points, a, L, hyper, ambient)
+    return PairPosterior(points, a, jnp.zeros_like(a), L, hyper, ambient)
 
 
 @jax.jit

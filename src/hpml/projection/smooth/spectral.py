@@ -28,12 +28,27 @@ class SpectralPosterior(eqx.Module):
     rotations: Float[Array, "p d"]
     amplitudes: Float[Array, "p d-1 d"]
     coefficients: Float[Array, " k"]
+    moved: Float[Array, " g"]  # coefficients of a gradient that was taken from D and given to P
     factor: Float[Array, "k k"]
     hyper: Hyper
 
     def parts(self, points: Float[Array, "q d"]) -> Parts:
         """Posterior means at new points."""
-        return _parts(self.basis, self.rotations, self.amplitudes, self.coefficients, jnp.asarray(points))
+        return _parts(self.basis, self.rotations, self.amplitudes, self.coefficients, self.moved, jnp.asarray(points))
+
+    def rotation_moments(self, points: Array, fields: Float[Array, "m d k"]) -> tuple[np.ndarray, np.ndarray]:
+        """See `PairPosterior.rotation_moments`."""
+        m, d, k = fields.shape
+        turning = np.asarray(_rotation_features(self.rotations, self.amplitudes, points)).reshape(m * d, -1)
+        rows = np.zeros((len(self.coefficients), k))
+        rows[self.basis.size :] = turning.T @ fields.reshape(m * d, k)
+        half = scipy.linalg.solve_triangular(self.factor, rows, lower=True)
+        gains = scipy.linalg.solve_triangular(self.factor, half, lower=True, trans=1)
+        return half.T @ half, gains[: self.basis.size]
+
+    def moved_by(self, step: Float[Array, " g"]) -> "SpectralPosterior":
+        """See `PairPosterior.moved_by`."""
+        return eqx.tree_at(lambda p: p.moved, self, np.asarray(step))
 
     def variances(self, points: Float[Array, "q d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Posterior variances of the potential (q,), of P (q, d) and of D (q, d)."""
@@ -64,11 +79,12 @@ def _rotation_features(rotations, amplitudes, u):
 
 
 @jax.jit
-def _parts(basis, rotations, amplitudes, coefficients, u):
+def _parts(basis, rotations, amplitudes, coefficients, moved, u):
     k = basis.size
-    gradient = basis.gradients(u) @ coefficients[:k]
+    gradients = basis.gradients(u)
     rotation = _rotation_features(rotations, amplitudes, u) @ coefficients[k:]
-    return Parts(gradient, rotation, basis.values(u) @ coefficients[:k])
+    own = coefficients[:k] + moved
+    return Parts(gradients @ own, rotation - gradients @ moved, basis.values(u) @ own)
 
 
 @jax.jit
@@ -114,7 +130,7 @@ def condition_spectral(
     precision[np.diag_indices_from(precision)] *= 1.0 + 1e-12
     factor = scipy.linalg.cholesky(precision, lower=True)
     coefficients = scipy.linalg.cho_solve((factor, True), right)
-    return SpectralPosterior(basis, rotations, amplitudes, coefficients, factor, hyper)
+    return SpectralPosterior(basis, rotations, amplitudes, coefficients, np.zeros(basis.size), factor, hyper)
 
 
 def _orthogonal_amplitudes(rotations: Array, hyper: Hyper) -> np.ndarray:
