@@ -36,14 +36,14 @@ def at_rest(game):
 
 @in_double
 def measure(game, points):
-    """All that is measured at a point, compiled once a game."""
+    """What the field and the payoffs are at a point to first order, compiled once a game."""
 
     def one(x):
         J = jax.jacfwd(game.field)(x)
         returns = game.returns(x)
         gradients = None if returns is None else jax.jacrev(game.returns)(x)
         parts = game.strategies(x)
-        return game.field(x), J, returns, gradients, game.regrets(x), None if parts is None else list(parts)
+        return J, returns, gradients, None if parts is None else list(parts)
 
     return jax.vmap(one)(points)
 
@@ -55,8 +55,8 @@ def single(game, point):
 
 @pytest.fixture(scope="module")
 def measured(game, points):
-    names = ("field", "jacobian", "returns", "gradients", "regrets", "strategies")
-    return dict(zip(names, measure(game, points), strict=True))
+    names = ("jacobian", "returns", "gradients", "strategies")
+    return dict(zip(names, measure(game, points), strict=True)) | {"field": evaluate(game, points)}
 
 
 def test_the_field_is_finite_and_differentiable(game, points, measured):
@@ -83,7 +83,6 @@ def test_one_point_at_a_time_and_float32(game, points, measured):
     assert field.dtype == jnp.float32
     scale = 1 + np.abs(measured["field"]).max()
     np.testing.assert_allclose(field, measured["field"][0], atol=1e-4 * scale)
-    np.testing.assert_allclose(evaluate(game, points), measured["field"], atol=1e-12 * scale)
 
 
 def test_each_block_is_the_gradient_of_its_agents_payoff(game, measured):
@@ -109,17 +108,18 @@ def test_strategies_are_probabilities_with_names(game, measured):
         np.testing.assert_allclose(p.sum(-1), 1.0, atol=1e-12)
 
 
-def test_regrets_are_positive_and_vanish_at_the_equilibrium(game, points, measured):
-    if measured["regrets"] is None:
+def test_regrets_are_positive_and_vanish_at_the_equilibrium(game, points):
+    regrets = jax.eval_shape(game.regrets, jnp.asarray(points[0]))
+    if regrets is None:
         with pytest.raises(ValueError, match="Stampacchia"):
             exploitability(game, points)
         return
-    assert measured["regrets"].shape == (N, len(game.blocks))
-    assert (measured["regrets"] >= 0).all()
-    np.testing.assert_allclose(exploitability(game, points), measured["regrets"].sum(-1), rtol=1e-12)
+    assert regrets.shape == (len(game.blocks),)
+    gaps = exploitability(game, points)
+    assert (gaps >= 0).all()
     if game.equilibrium is not None:
         assert exploitability(game, at_rest(game)).max() < 1e-9
-        assert (exploitability(game, points) > 1e-6).all()
+        assert (gaps > 1e-6).all()
 
 
 def test_the_equilibrium_solves_the_variational_inequality(game):

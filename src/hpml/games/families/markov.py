@@ -185,8 +185,6 @@ def examples() -> dict[str, Game]:
     """Games of this family by name."""
     return {
         "nosde": nosde(),
-        "nosde_logits": nosde(coordinates="logits"),
-        "random_markov": random_markov(3, (2, 3)),
-        "three_agents": random_markov(2, (2, 2, 2), coordinates="dropped"),
-        "shared": random_markov(3, (2, 2), shared=True),
+        "random_markov": random_markov(3, (2, 3), coordinates="dropped"),
+        "shared_three_agents": random_markov(2, (2, 2, 2), shared=True, coordinates="logits"),
     }
