@@ -7,6 +7,7 @@ The buffers are the parameters' own pytree with a leading row axis. Three matric
 which do not change when all points move together. They are all that a chart needs (`span.py`).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -268,7 +269,7 @@ def _product(F: Array, vector: Array) -> Array:
     return jnp.matmul(F, vector, precision=jax.lax.Precision.HIGHEST)
 
 
-def _take_out(vector: list[Array], along: list[Array]) -> tuple[Array, list[Array]]:
+def _take_out(vector: Sequence[Array], along: Sequence[Array]) -> tuple[Array, list[Array]]:
     """c and v - c u, with c = <v, u> / <u, u> as far as rounding lets it be: any c will do."""
     dots = [jnp.stack([jnp.vdot(v, u), jnp.vdot(u, u)]) for v, u in zip(vector, along, strict=True)]
     top, square = jnp.sum(jnp.stack([dot.astype(jnp.float32) for dot in dots]), 0)  # the same c for leaves of any dtype
