@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from hpml.mechanism import SplitField
+from hpml.mechanism.portraits import Split
 from hpml.report.theme import LIGHT, Theme
 
 
-def draw_split(split: SplitField, columns: int = 3, theme: Theme = LIGHT) -> Figure:
+def draw_split(split: Split, columns: int = 3, theme: Theme = LIGHT) -> Figure:
     """The field, its potential part and its residual side by side, or stacked with `columns=1`."""
     panels = [
         ("F, the joint update", split.field, split),
@@ -40,7 +40,7 @@ def encode(figure: Figure, kind: str, dpi: int = 110) -> bytes:
     return buffer.getvalue()
 
 
-def _draw(panels: Sequence[tuple[str, np.ndarray, SplitField]], columns: int, theme: Theme, side: float) -> Figure:
+def _draw(panels: Sequence[tuple[str, np.ndarray, Split]], columns: int, theme: Theme, side: float) -> Figure:
     with matplotlib.rc_context(theme.settings()):  # type: ignore[arg-type]
         rows = -(-len(panels) // columns)
         figure = Figure(figsize=(side * columns + 0.9, (side + 0.2) * rows), layout="constrained")
@@ -60,7 +60,7 @@ def _draw(panels: Sequence[tuple[str, np.ndarray, SplitField]], columns: int, th
         return figure
 
 
-def _panel(ax: Axes, title: str, vectors: np.ndarray, split: SplitField, scale: Normalize, theme: Theme):
+def _panel(ax: Axes, title: str, vectors: np.ndarray, split: Split, scale: Normalize, theme: Theme):
     ax.set_title(title, fontsize=11)
     low, high = np.nanmin(split.potential), np.nanmax(split.potential)
     if high > low:

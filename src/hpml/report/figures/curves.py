@@ -106,8 +106,8 @@ def _line(curve: Curve, colour: str, dash: str, y_log: bool) -> dict[str, Any]:
 def _band(curve: Curve, colour: str, y_log: bool) -> dict[str, Any]:
     low, high = np.asarray(curve.low, float), np.asarray(curve.high, float)
     if y_log:
-        # A band that reaches zero is cut well below the curve, or it would swallow the axis.
-        low = np.maximum(low, 1e-2 * np.maximum(np.asarray(curve.y, float), 1e-300))
+        # A band that reaches zero is cut two decades below its top, or it would swallow the axis.
+        low = np.maximum(low, 1e-2 * high)
     seen = np.isfinite(low) & np.isfinite(high) & ((high > 0) | (not y_log))
     x = np.asarray(curve.x, float)[seen]
     style = {"fill": "toself", "fillcolor": f"{colour}/0.13", "line": {"width": 0}, "mode": "lines"}
