@@ -244,7 +244,8 @@ def test_the_view_in_space_is_painted_and_printed(browser, tmp_path):
     visible = visit.page.evaluate(
         """() => { dispatchEvent(new Event('beforeprint'));
             const still = document.querySelector('.still');
-            return still.getContext('2d').getImageData(0, 0, still.width, still.height).data.some(value => value > 0) }"""
+            const pen = still.getContext('2d');
+            return pen.getImageData(0, 0, still.width, still.height).data.some(value => value > 0) }"""
     )
     assert visible
     visit.check()

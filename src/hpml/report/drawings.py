@@ -36,7 +36,9 @@ def encode(figure: Figure, kind: str, dpi: int = 110) -> bytes:
         buffer = BytesIO()
         small.save(buffer, format=kind, optimize=True)
     else:
-        figure.savefig(buffer, format=kind, metadata={"CreationDate": None})
+        # Journals refuse Type 3 fonts; the setting is read when the file is written.
+        with matplotlib.rc_context({"pdf.fonttype": 42}):
+            figure.savefig(buffer, format=kind, metadata={"CreationDate": None})
     return buffer.getvalue()
 
 

@@ -76,7 +76,6 @@ class Theme:
             "figure.facecolor": self.paper,
             "axes.facecolor": self.paper,
             "savefig.facecolor": self.paper,
-            "pdf.fonttype": 42,
         }
 
 

@@ -36,7 +36,7 @@ def bars(
             "x": value[::-1],
             "name": name,
             "legendgroup": name,
-            "marker": {"color": colour, "size": 10},
+            "marker": {"color": colour, "size": 10} if x_log else {"color": colour},
             "hovertemplate": "%{y}: %{x:.4g}<extra>%{fullData.name}</extra>",
         }
         trace |= {"type": "scatter", "mode": "markers"} if x_log else {"type": "bar", "orientation": "h"}
