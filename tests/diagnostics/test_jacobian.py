@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpml.diagnostics.jacobian import antisymmetric_energy, estimate_energy, split_jacobian
-from hpml.games.families.linear import skew3d, swirl
+from hpml.games.families.linear import Linear, skew3d, swirl
 from hpml.games.families.normal_form import bimatrix
 from hpml.geometry.metric import Dense, Diagonal, Shahshahani, Varying
 
@@ -44,7 +44,7 @@ def test_the_energy_in_a_metric_is_the_energy_in_whitened_coordinates(seed):
     M = root @ root.T + 0.2 * np.eye(3)
     W = np.linalg.cholesky(M).T
     inside = W @ J @ np.linalg.inv(W)
-    split = split_jacobian(lambda x: jnp.asarray(J) @ x, POINTS[:1], Dense(M))
+    split = split_jacobian(Linear(J).field, POINTS[:1], Dense(M))
     assert split.energy[0] == pytest.approx(((inside - inside.T) ** 2).sum() / 4, rel=1e-9)
     np.testing.assert_allclose(split.antisymmetric[0], (M @ J - J.T @ M) / 2, atol=1e-12)
 

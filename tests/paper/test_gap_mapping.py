@@ -1,7 +1,7 @@
 """`lem:gap_mapping`: a short projected step means a small gap of the potential.
 
-The lemma holds as stated. Its proof does not: it passes through Gap_Phi <= D |G_eta| + eta |G_eta|^2, with a lower bound
-of <grad Phi, x+ - x> in the place of an upper one, and that inequality is false where the step meets the boundary.
+The lemma holds as stated. Its proof does not: it passes through Gap_Phi <= D |G_eta| + eta |G_eta|^2, with a lower
+bound of <grad Phi, x+ - x> in the place of an upper one, and that is false where the step meets the boundary.
 """
 
 import numpy as np
@@ -50,7 +50,7 @@ def test_the_proofs_intermediate_inequality_has_a_counterexample():
 
 
 def test_the_diameter_is_needed():
-    """Just inside the rim of the unit disc, with the gradient along the rim, the gap nearly doubles the step."""
+    """At the rim of the unit disc, with the gradient through its centre, the gap is D |G_eta|."""
     x, g = np.array([[0.0, -1.0]]), np.array([[0.0, 1.0]])
     gap, mapping, _ = sides(Ball(np.zeros(2)), x, g, 1e-3)
     assert gap[0] == pytest.approx(2.0)

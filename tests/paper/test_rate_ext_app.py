@@ -1,4 +1,4 @@
-"""`rem:rate_ext_app`: under a PL potential the gap falls geometrically; without, it may fall no faster than `thm:gap`."""
+"""`rem:rate_ext_app`: under a PL potential the gap falls geometrically; without, perhaps no faster than `thm:gap`."""
 
 import numpy as np
 import pytest

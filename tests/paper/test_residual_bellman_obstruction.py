@@ -1,12 +1,11 @@
 """`prop:residual_bellman_obstruction`: no residual, one hill; a loop with circulation, no hill at all."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpml.diagnostics.circulation import Smooth, circulation, local_circulation
+from hpml.diagnostics.circulation import Polygon, circulation, local_circulation
 from hpml.diagnostics.jacobian import antisymmetric_energy
 from hpml.games.families.normal_form import NormalForm, bimatrix
 from hpml.games.game import evaluate
@@ -15,8 +14,7 @@ from hpml.projection.affine import affine_projection
 
 
 def loop_of(rng, dimension):
-    a, b = rng.normal(size=(2, dimension)) * 0.1
-    return Smooth(lambda t: jnp.cos(2 * jnp.pi * t) * a + jnp.sin(2 * jnp.pi * t) * b)
+    return Polygon(0.1 * rng.normal(size=(5, dimension)))
 
 
 def test_one_shared_payoff_is_a_hill_that_all_agents_climb():

@@ -7,7 +7,6 @@ only be larger.
 
 from collections.abc import Callable
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -27,15 +26,6 @@ HESSIANS = 256  # points where curvature is measured
 def retract(domain: Domain, points: Array) -> Array:
     """The domain's retraction in float64."""
     return domain.retract(points)
-
-
-def draw(domain: Domain, count: int, seed: int) -> Points:
-    """Uniform points of the domain, and a quarter as many extreme ones."""
-    with jax.enable_x64(True):
-        inside, outward = jax.random.split(jax.random.key(seed))
-        uniform = domain.sample(inside, count)
-        corners = domain.maximise(jax.random.normal(outward, (max(count // 4, 1), domain.dimension)))
-        return np.concatenate([np.asarray(uniform, np.float64), np.asarray(corners, np.float64)])
 
 
 def largest(

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from hpml.certificates.certificate import Constant
-from hpml.certificates.constants import draw, largest, retract, smoothness
+from hpml.certificates.constants import largest, retract, smoothness
 from hpml.certificates.potential import Potential
-from hpml.diagnostics.gaps import linear_gap
+from hpml.diagnostics.gaps import linear_gap, spread
 from hpml.dynamics.run import Run
 from hpml.games.game import evaluate
 from hpml.geometry.domain import Domain, Simplices
@@ -112,7 +112,7 @@ def examine(run: Run, potential: Potential, directions: Any = None, samples: int
     rounding = potential.rounding * (np.abs(heights).max() + steepest * (size + longest))
     rounding += slip * (steepest + longest / eta)
 
-    points = draw(domain, samples, seed) if samples and bounded else np.empty((0, d))
+    points = spread(domain, samples, samples // 4 + 1, seed) if samples and bounded else np.empty((0, d))
     curvature = _curvature(heights, every_slope, moves, rounding)
     L = smoothness(potential, domain, points, flat, curvature, seed)
     seen = f"the largest at {len(points)} points, around the best, and on the run" if len(points) else "on the run"

@@ -75,15 +75,12 @@ def minty_gap(game: Game, points: Any, starts: int = 32, seed: int = 0) -> Minty
     if isinstance(game.domain, Space):
         raise ValueError("The Minty gap needs a bounded domain such as hpml.Ball: on R^d it is infinite.")
     X = as_points(game, points)
-    key = jax.random.key(seed)
-    with jax.enable_x64(True):
-        seeds = np.asarray(game.domain.sample(key, starts))
-        corners = np.asarray(game.domain.maximise(jax.random.normal(key, seeds.shape)))
-    jacobians = _jacobians(game, seeds)
+    seeds = spread(game.domain, starts, starts, seed)
+    jacobians = _jacobians(game, seeds[:starts])
     J = jacobians.mean(0)
     size = np.linalg.norm(J, 2)
     if np.abs(jacobians - J).max() > 1e-9 * (size + 1e-300):
-        value = _search(game, X, np.concatenate([seeds, corners]), game.domain.diameter)
+        value = _search(game, X, seeds, game.domain.diameter)
         return MintyGap(value, np.full(len(X), np.inf), "search")
     S = np.linalg.eigvalsh((J + J.T) / 2)
     if np.abs(S).max() <= 1e-12 * size:
@@ -92,8 +89,20 @@ def minty_gap(game: Game, points: Any, starts: int = 32, seed: int = 0) -> Minty
     if S.max() <= 1e-12 * size:
         value, upper = _concave(game, X, float(0.5 / np.abs(S).max()))
         return MintyGap(value, upper, "concave")
-    value = _search(game, X, np.concatenate([seeds, corners]), game.domain.diameter)
+    value = _search(game, X, seeds, game.domain.diameter)
     return MintyGap(value, np.full(len(X), np.inf), "search")
+
+
+def spread(domain: Domain, uniform: int, extreme: int, seed: int = 0) -> Float[np.ndarray, "n d"]:
+    """Points of a bounded domain: `uniform` from its uniform law, then `extreme` that maximise random covectors."""
+    return _spread(domain, uniform, extreme, np.asarray(seed % 2**32, np.uint32))
+
+
+@in_double
+def _spread(domain: Domain, uniform: int, extreme: int, seed: Array) -> Array:
+    inside, outward = jax.random.split(jax.random.key(seed))
+    corners = domain.maximise(jax.random.normal(outward, (extreme, domain.dimension)))
+    return jnp.concatenate([domain.sample(inside, uniform), corners])
 
 
 def _objective(game: Game, u: Array, x: Array) -> Array:
