@@ -11,41 +11,40 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hpml.catalogue import list_projectors, summary
+from hpml.catalogue import list_games, list_projectors, list_rules, summary
 from hpml.diagnosis import diagnose as diagnose_samples
 from hpml.geometry import domain, metric
-from hpml.mechanism import PROJECTORS, MechanismConfig, run_mechanism
+from hpml.mechanism.config import MechanismConfig
+from hpml.mechanism.suite import EXPERIMENTS, run_mechanism
 from hpml.record.samples import LIMIT
 from hpml.report.diagnosis import write_diagnosis
-from hpml.report.mechanism import write_mechanism
-from hpml.report.table import mechanism_table
+from hpml.report.mechanism.page import write_mechanism
+from hpml.report.mechanism.summary import summary_table
 
 
 def mechanism(
     config: Annotated[MechanismConfig, tyro.conf.arg(name="")] = MechanismConfig(),  # noqa: B008 (frozen)
     out: Path = Path("out/mechanism"),
 ) -> None:
-    """Split a 2-D field whose answer is known and compare every projector with it.
+    """Show in small games with a known answer what circulates and what the projection does about it.
 
-    The field -z + rho J z pulls to the centre and turns around it. Prints a table of errors and writes a page with
-    pictures that opens in any browser.
+    Rock-paper-scissors, a 2-D and a 3-D field, the logistic game, Markov games: raw against projected, the strategies
+    that form the circle, every update rule, and the paper's bounds. Prints a table and writes a page with figures that
+    opens in any browser.
 
     Args:
-        config: Which field, and from how many samples.
-        out: The folder that the page and the pictures are written to.
+        config: How large the experiments are.
+        out: The folder that the page, the pictures and the numbers are written to.
     """
     console = Console()
-    rows = []
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("projecting", total=len(PROJECTORS) + 1)
-        names = iter(PROJECTORS)
-        progress.update(task, description=next(names))
-        for row in run_mechanism(config):
-            rows.append(row)
-            progress.update(task, advance=1, description=next(names, "drawing"))
-        path = write_mechanism(config, rows, out)
-    console.print(mechanism_table(rows))
+    out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written should stop the run before it starts
+    with _progress(console) as progress:
+        task = progress.add_task("starting", total=len(EXPERIMENTS) + 1)
+        begun = iter([0] + [1] * len(EXPERIMENTS))
+        found = run_mechanism(config, lambda title: progress.update(task, advance=next(begun), description=title))
+        progress.update(task, advance=1, description="drawing")
+        path = write_mechanism(found, out)
+    console.print(summary_table(found))
     console.print("report:", str(path.resolve()), soft_wrap=True)
 
 
@@ -73,8 +72,7 @@ def diagnose(
     console = Console()
     if conventions is not None and conventions < 1:
         raise ValueError(f"--conventions must be at least 1, got {conventions}.")
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with _progress(console) as progress:
         task = progress.add_task("reading", total=4)
         found = diagnose_samples(
             str(file),
@@ -102,14 +100,18 @@ def diagnose(
 
 
 def list_() -> None:
-    """List the projectors, metrics and domains that there are, a line each."""
+    """List the projectors, update rules, games, metrics and domains that there are, a line each."""
     console = Console()
-    projectors = {name: summary(thing) for name, thing in list_projectors().items()}
-    metrics = {thing.__name__: summary(thing) for thing in metric.Metric.__subclasses__()}
-    domains = {thing.__name__: summary(thing) for thing in domain.Domain.__subclasses__()}
-    for title, entries in (("projectors", projectors), ("metrics", metrics), ("domains", domains)):
+    entries = {
+        "projectors": {name: summary(thing) for name, thing in list_projectors().items()},
+        "update rules": {name: summary(thing) for name, thing in list_rules().items()},
+        "games": {family: ", ".join(games) for family, games in list_games().items()},
+        "metrics": {thing.__name__: summary(thing) for thing in metric.Metric.__subclasses__()},
+        "domains": {thing.__name__: summary(thing) for thing in domain.Domain.__subclasses__()},
+    }
+    for title, lines in entries.items():
         table = Table(title=title, title_justify="left", show_header=False, box=None)
-        for name, line in entries.items():
+        for name, line in lines.items():
             table.add_row(name, line)
         console.print(table, "")
 
@@ -134,6 +136,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _stop(str(error))
     except KeyboardInterrupt:
         _stop("stopped.")
+
+
+def _progress(console: Console) -> Progress:
+    """A bar that is gone when the work is done, and no bar where nobody watches."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _stop(sentence: str) -> NoReturn:
