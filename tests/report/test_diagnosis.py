@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,3 +137,16 @@ def test_a_bad_option_gets_one_sentence(capsys, file):
     status, _, err = run(capsys, "diagnose", str(file), "--conventions", "0")
     assert status == 2
     assert "--conventions must be at least 1" in err
+
+
+def test_rounding_is_not_drawn_as_circulation(found):
+    still = replace(found, residual_share=np.full(found.count, 1e-15))
+    section = next(section for section in diagnosis_page(still).sections if section.title.startswith("Where"))
+    assert not [part for part in section.parts if isinstance(part, FigurePart)]
+
+
+def test_samples_that_cannot_tell_get_no_number(found):
+    share = replace(found.nonpotentiality, warning="They lie along a path.")
+    page = diagnosis_page(replace(found, nonpotentiality=share))
+    assert page.facts[0].value == "not known"
+    assert "cannot tell" in figures(page)[0].caption

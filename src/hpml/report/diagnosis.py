@@ -19,6 +19,8 @@ from hpml.report.parts import CodePart, FigurePart, ListPart, Mark, Part, TableP
 
 DRAWN = 3000
 """Samples in a figure; the folder's samples.csv has them all."""
+ROUNDING = 1e-6
+"""A residual with less than this part of the field's energy is not drawn."""
 ACROSS = 16
 """Arrows of a portrait keep this part of the picture's width from each other."""
 
@@ -38,7 +40,7 @@ def write_diagnosis(found: Diagnosis, folder: Path, command: str = "") -> Path:
 def diagnosis_page(found: Diagnosis, command: str = "") -> Page:
     """The whole page."""
     share = found.nonpotentiality
-    interval = f"{100 * share.low:.0f}–{100 * share.high:.0f} %"
+    interval = f"{100 * share.low:.0f}–{100 * share.high:.0f} %" if share.high >= 0.005 else percent(share.high)
     facts = [
         Fact("not known", "how much circulates")
         if share.warning
@@ -113,11 +115,15 @@ def _energy(found: Diagnosis) -> FigurePart:
     parts = {"potential": energy.potential, "circulation": energy.circulation, "noise": energy.noise}
     total = sum(float(part) for part in parts.values()) or 1.0
     share = found.nonpotentiality
-    caption = (
-        "Blue climbs one hill and is safe to follow; orange goes in circles. The bar is the split of the samples that "
-        f"were fitted. Held out, that is on samples the fit has not seen, {percent(share.estimate)} of the field "
-        f"without noise circulates, between {percent(share.low)} and {percent(share.high)}."
-    )
+    caption = "Blue climbs one hill and is safe to follow; orange goes in circles. "
+    if share.warning:
+        caption += "Here the bar says nothing: these samples cannot tell the two apart."
+    else:
+        caption += (
+            "The bar is the split of the samples that were fitted. Held out, that is on samples the fit has not seen, "
+            f"{percent(share.estimate)} of the field without noise circulates, between {percent(share.low)} and "
+            f"{percent(share.high)}."
+        )
     colours = {"potential": "@potential", "circulation": "@residual", "noise": "@faint"}
     shares = {name: max(float(part), 0.0) / total for name, part in parts.items()}
     return share_bar(shares, "The field's energy in three parts", caption, colours)
@@ -125,7 +131,9 @@ def _energy(found: Diagnosis) -> FigurePart:
 
 def _where(found: Diagnosis) -> list[Part]:
     plane, kept = found.plane, _thinned(found.count, DRAWN)
-    top = float(np.quantile(found.residual_share, 0.99)) or 1.0
+    top = float(np.quantile(found.residual_share, 0.99))
+    if top < ROUNDING:
+        return ["Nowhere: at every sample the residual is rounding."]
     drawn = "" if len(kept) == found.count else f" Drawn: {len(kept):,} of {found.count:,} samples."
     parts: list[Part] = [
         sample_map(
