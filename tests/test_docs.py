@@ -55,6 +55,18 @@ def test_the_plug_in_example_does_what_its_page_says(capsys):
     assert jnp.abs(params["one"]).max() > 5.0
 
 
+def test_the_diagnose_page_records_probes_and_finds_the_rotation(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for example in blocks("docs/diagnose.md"):
+        exec(example, names)
+    found = names["found"]
+    assert found.count == 400
+    assert found.nonpotentiality.low > 0.5
+    assert [block.name for block in found.blocks] == ["one", "two"]
+    assert found.headline in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     folder = (ROOT / page).parent

@@ -74,6 +74,8 @@ def test_two_estimates_names_and_named_blocks(tmp_path):
     assert read.field.shape == (2, 5, 3)
     assert read.names == ("x", "y", "z")
     assert read.blocks == {"row": 1, "column": 2}
+    named = make_samples(X, F, blocks={"row": 1, "column": 2})
+    assert named.names == ("row", "column x1", "column x2")
     np.save(tmp_path / "here.npy", X)
     np.save(tmp_path / "there.npy", F)
     assert read_samples(tmp_path / "here.npy", tmp_path / "there.npy").field.shape == (2, 5, 3)

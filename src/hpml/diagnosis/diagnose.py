@@ -17,7 +17,7 @@ from hpml.diagnosis.where import (
     residual_shares,
     spread_dimension,
 )
-from hpml.diagnosis.words import advise, headline, limits_of
+from hpml.diagnosis.words import advise, enough, headline, limits_of
 from hpml.diagnostics.conventions import convention_graph, convention_loops, find_conventions
 from hpml.diagnostics.disc import witness_planes
 from hpml.geometry.metric import Euclidean, Metric
@@ -106,10 +106,11 @@ def diagnose(
         limits=(),
         advice=(),
     )
-    limits = limits_of(result, noise_known=samples.noise is not None)
-    return replace(
-        result, headline=headline(result), limits=limits, advice=advise(result, noise_known=samples.noise is not None)
-    )
+    known = samples.noise is not None
+    answer, limits, advice = headline(result), limits_of(result, known), advise(result, known)
+    if not share.warning and not enough(result):
+        share = replace(share, warning=answer)
+    return replace(result, nonpotentiality=share, headline=answer, limits=limits, advice=advice)
 
 
 def _data(points, field, labels, weights, blocks, names, limit: int, projector: Projector | None) -> SampleData:

@@ -71,7 +71,8 @@ class Diagnosis:
 
     How much
     - `headline`: the answer in one sentence.
-    - `nonpotentiality`: `.estimate`, `.low`, `.high` held out at `level`, `.noise`, `.identifiable`, `.in_sample`.
+    - `nonpotentiality`: `.estimate`, `.low`, `.high` held out at `level`, `.noise`, `.identifiable`, `.in_sample`;
+      its `.warning` is not empty where the samples do not settle the share.
     - `energy`: `.potential`, `.circulation`, `.noise`, which add up to the field's mean energy.
     - `method`: the estimator.
 

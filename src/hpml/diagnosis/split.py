@@ -53,6 +53,8 @@ def split_samples(
     """The held-out share with its interval, and the split at every sample."""
     X, n, d = data.points, samples.count, samples.dimension
     fitted = fitted_count(n, d, projector)
+    if projector is None and min(d, 2 * fitted) > MANY:
+        projector = KernelProjector(exact=1)  # the dual form: some seconds, where the exact one takes minutes
     notes: tuple[str, ...] = ()
     if fitted == n:
         arguments = (X, data.field, projector, metric, measure, data.weights)

@@ -5,6 +5,7 @@ from hpml.projection.identifiability import NOTHING
 
 LITTLE = 0.05  # a share of circulation that needs no treatment
 WIDE = 0.2  # an interval that decides nothing
+UNEVEN = 1.5  # an agent with so many times its even share of the residual is worth a word
 # Samples for each direction that they spread in: below FEW a potential fitted to some predicts the others less well
 # than it could, below TOO_FEW it predicts next to nothing.
 FEW, TOO_FEW = 5, 2
@@ -107,7 +108,8 @@ def advise(found: Diagnosis, noise_known: bool) -> tuple[str, ...]:
             said.append(f"Look at the loop {found.loops[0].text}.")
         if len(found.blocks) > 1:
             most = max(found.blocks, key=lambda block: block.residual)
-            said.append(f"Of the agents, {most.name} has most of the residual, {percent(most.residual)}.")
+            if most.residual > UNEVEN / len(found.blocks):
+                said.append(f"Start with {most.name}, which has {percent(most.residual)} of the residual.")
     else:
         said.append("Whether anything circulates is not settled: collect more samples, or less noisy ones.")
     if enough(found) and share.high - share.low > WIDE:

@@ -11,8 +11,10 @@ MOST_BLOCKS = 64  # a tree with more entries at its top has no agents there
 
 def leaves_of(tree: Any) -> list[np.ndarray]:
     """The tree's arrays in its own order; None is left out, as in JAX."""
-    leaves = jax.device_get(jax.tree.leaves(_as_tree(tree)))  # one transfer for all that is on a device
-    return [as_numpy(leaf) for leaf in leaves]
+    leaves = jax.tree.leaves(_as_tree(tree))
+    on_device = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+    arrived = iter(jax.device_get(on_device))  # one transfer for all that is on a device
+    return [as_numpy(next(arrived) if isinstance(leaf, jax.Array) else leaf) for leaf in leaves]
 
 
 def blocks_of(tree: Any) -> dict[str, int]:

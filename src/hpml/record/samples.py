@@ -65,6 +65,7 @@ def make_samples(
         rows = np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
         notes.append(f"{limit:,} of {n:,} samples are used, chosen uniformly at random.")
     whole = slice(None) if len(rows) == n else rows
+    sizes = _blocks(blocks, d)
     X = as_matrix(np.asarray(points)[whole], "points")
     F = as_finite(np.asarray(field)[..., whole, :], "field")
     return SampleData(
@@ -72,8 +73,8 @@ def make_samples(
         field=F,
         weights=_weights(weights, n, rows),
         labels=_labels(labels, n, rows),
-        blocks=_blocks(blocks, d),
-        names=_names(names, d),
+        blocks=sizes,
+        names=_names(names, d, sizes),
         rows=rows,
         given=n,
         source=source,
@@ -126,8 +127,12 @@ def _blocks(blocks: Any, d: int) -> dict[str, int]:
     return sizes
 
 
-def _names(names: Any, d: int) -> tuple[str, ...]:
-    found = tuple(f"x{c + 1}" for c in range(d)) if names is None else tuple(str(name) for name in names)
+def _names(names: Any, d: int, blocks: Mapping[str, int]) -> tuple[str, ...]:
+    if names is None and len(blocks) == 1:
+        return tuple(f"x{c + 1}" for c in range(d))
+    if names is None:
+        return tuple(name if size == 1 else f"{name} x{c + 1}" for name, size in blocks.items() for c in range(size))
+    found = tuple(str(name) for name in names)
     if len(found) != d:
         raise ValueError(f"names must name the {d} coordinates, got {len(found)}.")
     return found
