@@ -74,6 +74,18 @@ def test_the_equilibrium_of_a_pull_aside_is_solved_to_rounding(target, turn):
     assert (distance < 1e-12) == (turn == 0.0)
 
 
+def test_long_straight_steps_leave_a_pulled_cycle_and_short_ones_do_not():
+    pull, turn = 0.7, 1.3
+    game = pulled_cycle(pull=pull, turn=turn)
+    J = in_double(lambda game, x: jax.jacfwd(game.field)(x))(game, np.zeros(4))
+    values = np.linalg.eigvals(J)
+    np.testing.assert_allclose(values.real, -pull, atol=1e-12)
+    np.testing.assert_allclose(np.abs(values.imag), np.sqrt(3) * turn, atol=1e-12)
+    edge = 2 * pull / (pull**2 + 3 * turn**2)
+    for step, leaves in [(0.99 * edge, False), (1.01 * edge, True)]:
+        assert (np.abs(1 + step * values).max() > 1.0) == leaves
+
+
 def test_the_potential_term_is_what_remains_without_the_cycle():
     game = pulled_cycle((0.6, 0.3, 0.1), pull=0.5, turn=0.0)
     X = np.asarray(game.domain.sample(jax.random.key(0), 5), np.float64)

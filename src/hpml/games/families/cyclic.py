@@ -168,9 +168,15 @@ def _closest(p: np.ndarray) -> np.ndarray:
 
 
 def pulled_cycle(
-    target: Sequence[float] | None = None, pull: float = 0.5, turn: float = 1.0, **options: Any
+    target: Sequence[float] | None = None, pull: float = 1.0, turn: float = 1.0, **options: Any
 ) -> PulledCycle:
-    """Rock-paper-scissors with a pull of both agents to one target mix (the even one where none is given)."""
+    """Rock-paper-scissors with a pull of both agents to one target mix (the even one where none is given).
+
+    The eigenvalues of the field are -pull +- i sqrt(3) turn, so straight steps longer than 2 pull / (pull^2 + 3 turn^2)
+    leave the equilibrium and cycle. With the even target, that equilibrium is also the optimum of the field's potential
+    part under the uniform law, but the only one for a strong enough pull: on simplices the cycle has a gradient part of
+    its own, which wins at pull = turn / 2 and loses at pull = turn.
+    """
     mix = np.full(3, 1 / 3) if target is None else target
     return PulledCycle(rock_paper_scissors(**options), [mix, mix], pull, turn)
 
