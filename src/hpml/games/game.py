@@ -6,6 +6,7 @@ file of `families/` with a function `examples()` that names games of it; contrac
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -79,12 +80,12 @@ def _regrets(game: Game, points: Array) -> Array | None:
     return jax.vmap(lambda x: game.regrets(x))(points)
 
 
-def evaluate(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
+def evaluate(game: Game, points: Any) -> Float[np.ndarray, "n d"]:
     """The field at many points, in float64."""
     return _field(game, as_points(game, points))
 
 
-def exploitability(game: Game, points: Array) -> Float[np.ndarray, " n"]:
+def exploitability(game: Game, points: Any) -> Float[np.ndarray, " n"]:
     """The sum over agents of what each could gain by its best reply: 0 at equilibria and nowhere else."""
     X = as_feasible(game, points)
     regrets = _regrets(game, X)
@@ -93,7 +94,7 @@ def exploitability(game: Game, points: Array) -> Float[np.ndarray, " n"]:
     return regrets.sum(-1)
 
 
-def as_points(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
+def as_points(game: Game, points: Any) -> Float[np.ndarray, "n d"]:
     """The points in float64, or a `ValueError` where they do not fit the game."""
     X = as_matrix(points, "points")
     if X.shape[1] != game.domain.dimension:
@@ -101,7 +102,7 @@ def as_points(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
     return X
 
 
-def as_feasible(game: Game, points: Array) -> Float[np.ndarray, "n d"]:
+def as_feasible(game: Game, points: Any) -> Float[np.ndarray, "n d"]:
     """The points in float64, or a `ValueError` where one lies outside the game's domain."""
     X = as_points(game, points)
     far = np.linalg.norm(X - _retract(game.domain, X), axis=1)
