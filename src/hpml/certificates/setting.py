@@ -23,6 +23,7 @@ Numbers = Float[np.ndarray, "t s"]
 
 OUTSIDE = 1e-6  # relative to the size of the points: starts may come from float32; the tolerance covers what they miss
 BESIDE = 1e-9  # relative to the size of a step: a step that misses its projection by more is another update
+AGAINST = -0.5  # the cosine between directions and gradients below which a run is not inexact but turned around
 EPSILON = 64 * float(np.finfo(np.float64).eps)
 CHECKED = 64  # points where the gradient is compared with the potential
 CONSISTENT = 1e-3  # relative error of differences of Phi against its gradient
@@ -35,7 +36,7 @@ class Setting(eqx.Module):
       g_t, and x_{t+1} - x_t. `residuals`, `gaps`, `potential_gaps` (T, s): |R|, Gap and Gap_Phi at x_t.
     - `constants`: eta, T, D, L, G, Phi_max, Phi_min, epsilon, delta, and the run's departure from exact ascent.
     - `faults`: which assumptions are seen not to hold, by a short name. Directions that are not grad Phi are a fault of
-      the bounds for exact ascent, "exact", but not where they go against it on the whole: the bounds then fail.
+      the bounds for exact ascent, "exact", but not where they point against it on the whole: the bounds then fail.
     - `slip`: how far points may lie outside the domain, if only by rounding. `rounding`: the error of a rise of Phi.
     """
 
@@ -139,7 +140,8 @@ def examine(run: Run, potential: Potential, directions: Any = None, samples: int
         "departure": Constant(float(exact), "computed", "the largest |x_{t+1} - P(x_t + eta grad Phi(x_t))|"),
     }
     faults = _faults(run, constants, curvature, slip) | _inconsistent(potential, domain, X, rounding)
-    if constants["delta"].value > BESIDE * (1 + steepest) and (g * slopes).sum() >= 0:
+    along = (g * slopes).sum() / max(np.linalg.norm(g) * np.linalg.norm(slopes), 1e-300)
+    if constants["delta"].value > BESIDE * (1 + steepest) and along > AGAINST:
         faults["exact"] = f"the directions are not the exact gradient, by {constants['delta'].value:.3g}"
     if bounded:
         gaps, potential_gaps = linear_gap(domain, X[:-1], U), linear_gap(domain, X[:-1], slopes)
