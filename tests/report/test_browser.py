@@ -4,15 +4,11 @@ import csv
 import io
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from gallery import FIELD, POINTS, gallery, space_page
+from report.gallery import FIELD, POINTS, gallery, space_page
 
 from hpml.report.page import write_page
 from hpml.report.theme import DARK, LIGHT

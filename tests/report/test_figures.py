@@ -2,16 +2,11 @@
 
 import copy
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from gallery import FIELD, PARTS, POINTS, curves_part, cycle_part, portrait_part
+from report.gallery import FIELD, PARTS, POINTS, curves_part, cycle_part, portrait_part
 
 from hpml.report.encode import _plain
 from hpml.report.figures.arrows import arrow_traces, track_traces

@@ -4,19 +4,14 @@ import csv
 import io
 import json
 import re
-import sys
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from gallery import gallery
+from report.gallery import gallery
 
 from hpml.report.encode import as_csv, as_json, as_link
 from hpml.report.figures.curves import Curve, curves

@@ -71,7 +71,7 @@ def draw_panels(panels: FourPanels, theme: Theme = LIGHT) -> Figure:
     with matplotlib.rc_context(theme.settings() | small):  # type: ignore[arg-type]
         figure = Figure(figsize=(7.6, 2.35))
         axes = figure.subplots(1, 4, gridspec_kw={"wspace": 0.34})
-        figure.subplots_adjust(left=0.015, right=0.995, top=0.89, bottom=0.3)
+        figure.subplots_adjust(left=0.015, right=0.985, top=0.89, bottom=0.3)
         _simplex(axes[0], panels, theme)
         _plane(axes[1], panels.field, theme)
         _plane(axes[2], panels.logistic, theme)
@@ -137,6 +137,10 @@ def _cosine(ax: Axes, panels: FourPanels, theme: Theme) -> None:
             ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
     if panels.cosine_log:
         ax.set_xscale("log")
+    places = np.unique(np.concatenate([np.asarray(curve.x, float) for curve in panels.cosine]))
+    if len(places) <= 5:
+        ax.set_xticks(places, [f"{place:g}" for place in places])
+        ax.minorticks_off()
     ax.set_xlabel(panels.cosine_label, labelpad=1)
     ax.set_ylabel("cosine to $-z$", labelpad=2)
     ax.set_ylim(top=1.03)
@@ -148,7 +152,7 @@ def _cosine(ax: Axes, panels: FourPanels, theme: Theme) -> None:
 
 
 def _path(ax: Axes, path: np.ndarray, colour: str, theme: Theme) -> None:
-    ax.plot(*path.T, color=colour, linewidth=1.3, solid_capstyle="round")
+    ax.plot(*path.T, color=colour, linewidth=1.3 if len(path) <= 100 else 0.9, solid_capstyle="round")
     ax.plot(*path[0], "o", color=colour, markerfacecolor=theme.paper, markersize=4, markeredgewidth=1.0, zorder=4)
     ax.plot(*path[-1], "o", color=colour, markersize=4, zorder=4)
 

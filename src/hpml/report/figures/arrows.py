@@ -31,13 +31,15 @@ def arrow_traces(
     return traces
 
 
-def track_traces(track: Track, colour: str, head: float, texts: list[str] | None = None) -> list[dict[str, Any]]:
+def track_traces(track: Track, colour: str, head: float, hover: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """A path with an open circle where it starts, a full one where it ends, and arrow heads `head` units long."""
     path = np.asarray(track.points, float)
     x, y = path.T
     group = {"legendgroup": track.name, "name": track.name}
-    hover = {"text": texts, "hoverinfo": "text+name"} if texts else {"hoverinfo": "x+y+name"}
-    line = {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": colour, "width": 2}} | group | hover
+    # Long paths cross themselves: thinner lines keep them apart.
+    stroke = {"color": colour, "width": 2.0 if len(path) <= 300 else 1.4}
+    line = {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": stroke} | group
+    line |= {"hoverinfo": "x+y+name"} if hover is None else hover
     traces = [line]
     places, aims = _heads(path, head)
     if len(places):

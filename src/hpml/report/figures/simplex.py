@@ -78,7 +78,9 @@ def _spec(panel: Simplex, labels: Sequence[str], colours: Mapping[str, str], lon
     for track in panel.tracks:
         path = np.asarray(track.points, float)
         flat = Track(track.name, path @ CORNERS)
-        traces += track_traces(flat, colours[track.name], 0.024, _texts(path, labels))
+        words = [f"{label} %{{customdata[{place}]:.3f}}" for place, label in enumerate(labels)]
+        hover = {"customdata": path, "hovertemplate": "<br>".join(words) + "<extra>%{fullData.name}</extra>"}
+        traces += track_traces(flat, colours[track.name], 0.024, hover)
     spots = ((0.09, -0.02, "top"), (0.91, -0.02, "top"), (0.5, 0.88, "bottom"))
     names = [
         {"x": x, "y": y, "text": label, "yanchor": side, "showarrow": False, "font": {"size": 13, "color": "@ink"}}
