@@ -122,17 +122,17 @@ def test_neighbours_around_a_ring_are_the_ring():
 
 def test_the_error_of_a_circulation_is_its_spread_over_repeated_noise():
     rng = np.random.default_rng(0)
-    X = np.repeat(np.array([[0.0, 0], [1, 0], [0, 1]]), 40, 0)
+    X = np.repeat(np.array([[0.0, 0], [2, 0], [2, 1], [0, 1]]), 40, 0)
     J = np.array([[0.0, -1], [1, 0]])
-    found = find_conventions(X, labels=np.repeat(np.arange(3), 40))
+    found = find_conventions(X, labels=np.repeat(np.arange(4), 40))
     values, errors = [], []
-    for _ in range(60):
+    for _ in range(200):
         F = X @ J.T + 0.5 * rng.normal(size=X.shape)
         (loop,) = convention_loops(found, convention_graph(found, X, F), X, F)
         values.append(loop.circulation)
         errors.append(loop.error)
-    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.3)
-    assert np.mean(values) == pytest.approx(1.0, abs=0.1)  # twice the triangle's area
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
+    assert np.mean(values) == pytest.approx(4.0, abs=0.1)  # twice the rectangle's area
 
 
 def test_bad_input_is_said():
