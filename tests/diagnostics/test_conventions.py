@@ -60,6 +60,17 @@ def test_conventions_are_named_by_labels_or_by_what_is_typical():
     assert find_conventions(np.random.default_rng(0).normal(size=(30, 100)), count=3).names == ("A", "B", "C")
 
 
+def test_too_many_labels_name_clusters_by_their_commonest():
+    centres = np.repeat([[0.0, 0], [9, 0], [0, 9]], 20, 0)
+    X = centres + np.random.default_rng(0).normal(size=centres.shape)
+    labels = [f"rare {i}" for i in range(60)]
+    labels[0:5], labels[20:25], labels[40:45] = ["rock"] * 5, ["paper"] * 5, ["rock"] * 5
+    found = find_conventions(X, labels=labels)
+    assert found.origin == "clusters"
+    assert {name.split(" (")[0] for name in found.names} == {"rock", "paper"}
+    assert len(set(found.names)) == found.count == 3
+
+
 @given(st.integers(0, 1000), st.integers(2, 5))
 def test_a_linear_gradient_has_no_cyclic_flow_between_conventions(seed, d):
     rng = np.random.default_rng(seed)

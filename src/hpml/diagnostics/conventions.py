@@ -6,6 +6,7 @@ rule on the mean residual (`eq:edge_flow`): a gradient field then has no cyclic 
 """
 
 import string
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ ENOUGH = 4000  # samples that the centres are found on
 AXES = 16  # principal coordinates that samples are grouped in
 SIMILAR = 0.02  # of two numbers of conventions whose scores differ by less, the smaller is taken
 CLUSTERED = 0.6  # a score below this is that of a cloud without gaps: a uniform disc has about 0.5
+LABELS = 24  # more labels than this are not conventions
 NAMED = 64  # with more coordinates than this, one of them does not name a convention
 
 
@@ -91,7 +93,8 @@ def find_conventions(
 ) -> Conventions:
     """Group samples by their labels, or by k-means where there are none.
 
-    - `labels`: one for each sample; each distinct label is a convention.
+    - `labels`: one for each sample; each distinct label is a convention. More than 24 name the groups of k-means, each
+      by its commonest.
     - `count`: how many conventions; chosen from the data between 3 and 12 unless given, by the score of `Conventions`.
     - `names`: the coordinates' names, for conventions that are named by what is typical of them.
     """
@@ -103,14 +106,15 @@ def find_conventions(
     if labels is not None:
         if len(labels) != n:
             raise ValueError(f"labels must have one entry for each of the {n} points, got {len(labels)}.")
-        order = {name: a for a, name in enumerate(dict.fromkeys(str(label) for label in labels))}
-        member = np.array([order[str(label)] for label in labels])
-        return _gather(tuple(order), member, X, Y, w, "labels")
+        texts = [str(label) for label in labels]
+        order = {name: a for a, name in enumerate(dict.fromkeys(texts))}
+        if len(order) <= LABELS:
+            return _gather(tuple(order), np.array([order[text] for text in texts]), X, Y, w, "labels")
     if count is not None and not 1 <= count <= n:
         raise ValueError(f"count must be between 1 and the {n} points, got {count}.")
     member = _cluster(Y, w, count, np.random.default_rng(seed))
     grouped = _gather(tuple(str(a) for a in range(int(member.max()) + 1)), member, X, Y, w, "clusters")
-    typical = typical_names(grouped.centres, X, w, names)
+    typical = typical_names(grouped.centres, X, w, names) if labels is None else _commonest(member, texts)
     return Conventions(typical, member, grouped.centres, grouped.mass, grouped.score, "clusters")
 
 
@@ -241,6 +245,15 @@ def typical_names(
     found = [name(row, 1) for row in z]
     found = [short if found.count(short) == 1 else name(row, 2) for short, row in zip(found, z, strict=True)]
     return tuple(long if found.count(long) == 1 else f"{long} ({letters[a]})" for a, long in enumerate(found))
+
+
+def _commonest(member: np.ndarray, texts: list[str]) -> tuple[str, ...]:
+    """Each group's commonest label, numbered where groups share one."""
+    counts = [Counter[str]() for _ in range(int(member.max()) + 1)]
+    for a, text in zip(member, texts, strict=True):
+        counts[a][text] += 1
+    found = [count.most_common(1)[0][0] for count in counts]
+    return tuple(name if found.count(name) == 1 else f"{name} ({a + 1})" for a, name in enumerate(found))
 
 
 def principal_coordinates(points: Float[Array, "n d"], limit: int) -> Float[np.ndarray, "n r"]:
