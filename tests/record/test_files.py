@@ -96,6 +96,14 @@ def test_two_million_samples_are_thinned_uniformly_and_it_says_so(tmp_path):
     assert read.points.mean() == pytest.approx(1e6, rel=0.02)
 
 
+def test_a_broken_sample_among_many_is_found_though_it_is_not_used(tmp_path):
+    X = np.ones((500, 2))
+    X[321, 1] = np.inf
+    np.savez(tmp_path / "a.npz", points=X, field=np.ones((500, 2)))
+    with pytest.raises(ValueError, match=r"index \(321, 1\)"):
+        read_samples(tmp_path / "a.npz", limit=5)
+
+
 X, F = np.ones((4, 2)), np.ones((4, 2))
 BROKEN = {
     "missing": ({"points": X}, "has no field; it has points"),

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from hpml.geometry.arrays import as_finite, as_matrix
 
 LIMIT = 20_000  # samples that a diagnosis takes; more change its numbers by less than its interval
+CHECKED = 50_000_000  # numbers that are looked at even where not all samples are used
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ def make_samples(
     if n > limit:
         rows = np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
         notes.append(f"{limit:,} of {n:,} samples are used, chosen uniformly at random.")
+    if n > limit and n * d <= CHECKED:  # a sample that is not used may still tell that the file is broken
+        points, field = as_matrix(points, "points"), as_finite(field, "field")
     whole = slice(None) if len(rows) == n else rows
     sizes = _blocks(blocks, d)
     X = as_matrix(np.asarray(points)[whole], "points")
