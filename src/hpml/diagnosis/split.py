@@ -25,7 +25,7 @@ from hpml.record.samples import SampleData
 LEVEL = 0.95
 # Numbers n d that the kernel is fitted to: up to FOLDED, six fits take some ten seconds in all; above, one fit of at
 # most FITTED (or FITTED_MANY in its dual form) does, and TESTED samples that it has not seen test it.
-FOLDED, FITTED, FITTED_MANY, TESTED = 4_000, 20_000, 100_000, 4_000
+FOLDED, FITTED, FITTED_MANY, TESTED = 4_000, 4_000, 100_000, 4_000
 
 
 @dataclass(frozen=True)
