@@ -38,6 +38,7 @@ from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectra
 
 # Fourier features of the second step; twice as many did not lower the error for a rotation on a square.
 WAVES = 128
+NOISY = 1e-3  # share of noise in the field above which it unsettles the split
 ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone, and its balance
 WORK = 10**11  # products in the second step's normal equations, some ten seconds; binds above 20 coordinates
 MANY = 32  # coordinates beyond which Fourier features take too much memory
@@ -263,7 +264,10 @@ class KernelProjector(Projector):
             method = "direct regression onto gradients" + ("" if measure is None else " at the samples")
         else:
             u = scaling.points(points)
-            if metric.constant:  # only then are gradients under the metric the posterior's
+            # Clean samples alone leave the split to the prior, which beats their sampling error; and only under a
+            # constant metric are gradients the posterior's.
+            unsettled = measure is not None or float(posterior.hyper.noise) > NOISY * float((f**2).mean())
+            if unsettled and metric.constant:
                 some = np.random.default_rng(1).permutation(len(u))[:ENOUGH]
                 share = weights[some] / weights[some].sum()
                 posterior = balance(posterior, u[some], share, evaluate(posterior, u[some]).rotation)

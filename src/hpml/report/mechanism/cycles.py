@@ -11,7 +11,7 @@ from hpml.report.figures.cycle import cycle_graph
 from hpml.report.figures.layout import Track
 from hpml.report.figures.simplex import Simplex, simplex_plot
 from hpml.report.page import Section
-from hpml.report.parts import FigurePart, ListPart, TablePart
+from hpml.report.parts import FigurePart, TablePart
 
 DRAWN = 3  # starts that are drawn
 POINTS = 400  # along a path
@@ -77,7 +77,6 @@ def loops_section(found: Sequence[NamedLoops]) -> Section:
                 game.graph.names, np.asarray(flow.edges), np.asarray(flow.cyclic), strongest, game.name, caption
             )
         )
-        parts.append(ListPart([loop.text for loop in game.loops[:3]]))
     rows = [
         [game.name, f"{game.nonpotentiality:.2f}", ", ".join(f"{s:.2f}" for s in np.asarray(game.planes.strengths))]
         for game in found
@@ -97,7 +96,7 @@ def _simplices(runs: CycleRuns, title: str, caption: str) -> FigurePart:
         kind = trace.name.split(",")[0]
         thin = max(1, len(mixes) // POINTS)
         panels[trace.name] = Simplex([Track(kind, mixes[::thin, k], colour) for k in range(min(DRAWN, mixes.shape[1]))])
-    return simplex_plot(panels, runs.labels, title, caption, columns=3)
+    return simplex_plot(panels, runs.labels, title, caption, columns=4)
 
 
 def run_table(traces: Sequence[Trace], extra: Mapping[str, Sequence[float]] | None = None) -> TablePart:
