@@ -1,9 +1,19 @@
 """Settings of every test: JAX on the CPU, array shapes checked at run time, the same random examples every time."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 os.environ["JAX_PLATFORMS"] = os.environ.get("JAX_PLATFORMS", "cpu")
 os.environ["MPLBACKEND"] = "Agg"
+
+# Compiling is most of the work: what one test process has compiled, the others load, from a folder that they inherit.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="hpml-compiled-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
