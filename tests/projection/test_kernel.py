@@ -1,5 +1,8 @@
 """The kernel projector: closed forms, independent solves, and the projection under measures of every shape."""
 
+from functools import partial
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,21 +42,27 @@ def relative(found, exact):
 # The prior.
 
 
+@partial(jax.jit, static_argnums=3)
+def derivatives(x, y, a, d):
+    """The parts of the kernel pair at x, and the derivatives of each."""
+
+    def parts(x):
+        return pair.apply_pair(x[None], y, a, HYPER, d)
+
+    curl = jax.jacobian(lambda x: parts(x).gradient[0])(x)
+    divergence = jnp.trace(jax.jacobian(lambda x: parts(x).rotation[0])(x))
+    return parts(x), curl, divergence, jax.grad(lambda x: parts(x).potential[0])(x)
+
+
 @given(st.integers(0, 10_000), st.integers(2, 4))
 def test_kernels_are_curl_free_and_divergence_free(seed, d):
     rng = np.random.default_rng(seed)
     y, a, x = rng.normal(size=(6, d)), rng.normal(size=(6, d)), rng.normal(size=d)
     with jax.enable_x64(True):
-
-        def parts(x):
-            return pair.apply_pair(x[None], y, a, HYPER, d)
-
-        curl = jax.jacobian(lambda x: parts(x).gradient[0])(x)
-        divergence = jnp.trace(jax.jacobian(lambda x: parts(x).rotation[0])(x))
-        slope = jax.grad(lambda x: parts(x).potential[0])(x)
+        parts, curl, divergence, slope = derivatives(x, y, a, d)
         np.testing.assert_allclose(curl, curl.T, atol=1e-10)
         assert abs(divergence) < 1e-10
-        np.testing.assert_allclose(slope, parts(x).gradient[0], atol=1e-10)
+        np.testing.assert_allclose(slope, parts.gradient[0], atol=1e-10)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -107,14 +116,18 @@ def test_the_fitted_noise_is_the_true_noise(rng):
 # The second step.
 
 
-@given(st.integers(0, 10_000), st.integers(1, 5), st.booleans())
+slopes = eqx.filter_jit(lambda basis, u: basis.gradients(u))
+jacobians = eqx.filter_jit(lambda basis, u: jax.vmap(jax.jacobian(lambda v: basis.values(v[None])[0]))(u))
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1, 2, 5]), st.booleans())
 def test_gradients_of_the_basis_are_its_derivatives(seed, d, waves):
     basis = gradients.potentials(d, 1.2 if waves else None, 8, seed)
     u = np.random.default_rng(seed).normal(size=(3, d))
     with jax.enable_x64(True):
-        assert basis.values(u).shape == (3, basis.size)
-        expected = jax.vmap(jax.jacobian(lambda v: basis.values(v[None])[0]))(jnp.asarray(u))
-        np.testing.assert_allclose(basis.gradients(u).transpose(0, 2, 1), expected, atol=1e-10)
+        assert jax.eval_shape(basis.values, u).shape == (3, basis.size)
+        expected = jacobians(basis, u)
+        np.testing.assert_allclose(slopes(basis, u).transpose(0, 2, 1), expected, atol=1e-10)
 
 
 def test_penalised_regression_equals_least_squares(rng):
@@ -197,8 +210,8 @@ def test_dual_form_agrees_in_few_dimensions(rng):
     field = -x + 2 * np.cross(np.array([0.0, 0.0, 1.0]), x)
     with jax.enable_x64(True):
         fit = jax.jit(lambda x, f: dual.fit_dual(x, f, jnp.ones(300), 3))(x, field)
-        potential, direction, residual = (np.asarray(part) for part in fit.parts(test))
-        slope = np.asarray(jax.vmap(jax.grad(lambda z: fit.parts(z[None])[0][0]))(jnp.asarray(test)))
+        potential, direction, residual = (np.asarray(part) for part in jax.jit(lambda z: fit.parts(z))(test))
+        slope = np.asarray(jax.jit(jax.vmap(jax.grad(lambda z: fit.parts(z[None])[0][0])))(test))
     np.testing.assert_allclose(slope, direction, atol=1e-8)
     assert relative(direction, -test) < 0.3
     assert relative(residual, 2 * np.cross(np.array([0.0, 0.0, 1.0]), test)) < 0.2
@@ -249,6 +262,37 @@ def test_many_dimensions_run_in_a_chart(rng):
     assert p.chart is not None
     assert relative(p.direction, -z @ frame.T) < 0.35
     assert relative(p.direction @ frame @ frame.T, p.direction) < 1e-6
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_few_samples_in_many_dimensions(rng, noise):
+    """40 samples of 50 coordinates: a bowl and a rotation of the same size. Most of the bowl is found, noise or not."""
+    n, d = 40, 50
+    x, A = rng.normal(size=(n, d)), rng.normal(size=(d, d)) / np.sqrt(2 * d)
+    field = -x + x @ (A - A.T)
+    field = field + np.sqrt(noise * (field**2).mean()) * rng.normal(size=(n, d))
+    p = hpml.project(x, field)
+    assert ("dual" in p.method) == (noise > 0)
+    assert relative(p.direction, -x) < 0.75 * relative(field, -x)
+    assert 0.1 < p.nonpotentiality < 0.6
+    assert np.isfinite(p.at(rng.normal(size=(5, d)))).all()
+
+
+def test_few_samples_in_thousands_of_dimensions_settle_no_rotation(rng):
+    """32 points in general position: a symmetric matrix explains any field there, so all of it is potential."""
+    x, field = rng.normal(size=(2, 32, 3000))
+    p = hpml.project(x, -x + field)
+    assert np.isfinite(p.potential).all()
+    assert relative(p.direction, -x + field) < 0.3
+    assert p.nonpotentiality < 0.1
+
+
+@given(st.integers(1, 80), st.integers(1, 400))
+def test_the_basis_is_bounded_by_the_points(d, n):
+    """At most an eighth of the numbers are spent on quadratic potentials, or a few."""
+    basis = gradients.potentials(d, None, 0, count=n)
+    assert basis.size <= d + max(n * d // gradients.SETTLE, gradients.FEW)
+    assert basis.quadratic or d > 32
 
 
 # The projection itself.
