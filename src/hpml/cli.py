@@ -40,9 +40,8 @@ def mechanism(
     out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written should stop the run before it starts
     with _progress(console) as progress:
         task = progress.add_task("starting", total=len(EXPERIMENTS) + 1)
-        begun = iter([0] + [1] * len(EXPERIMENTS))
-        found = run_mechanism(config, lambda title: progress.update(task, advance=next(begun), description=title))
-        progress.update(task, advance=1, description="drawing")
+        found = run_mechanism(config, lambda title, done: progress.update(task, completed=done, description=title))
+        progress.update(task, completed=len(EXPERIMENTS), description="drawing")
         path = write_mechanism(found, out)
     console.print(summary_table(found))
     console.print("report:", str(path.resolve()), soft_wrap=True)

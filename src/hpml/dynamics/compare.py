@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from hpml.dynamics.rule import Rule
 from hpml.dynamics.run import Run, run
-from hpml.games.game import Game, as_points, evaluate, exploitability
+from hpml.games.game import Game, as_points, evaluate, exploitability, has_payoffs
 from hpml.geometry.arrays import Array, as_matrix, in_double
 from hpml.geometry.domain import Domain, Space
 
@@ -88,7 +88,7 @@ def compare(
 def shortfall(game: Game, points: Array) -> Float[np.ndarray, " n"]:
     """How far from equilibrium: exploitability, else the Stampacchia gap, else on all of R^d the field's length."""
     X = as_points(game, points)
-    if game.regrets(X[0]) is not None:
+    if has_payoffs(game):
         return exploitability(game, X)
     if isinstance(game.domain, Space):
         return np.linalg.norm(evaluate(game, X), axis=1)

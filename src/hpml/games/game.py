@@ -94,6 +94,11 @@ def exploitability(game: Game, points: Any) -> Float[np.ndarray, " n"]:
     return regrets.sum(-1)
 
 
+def has_payoffs(game: Game) -> bool:
+    """Whether agents have payoffs, so that there is an exploitability."""
+    return jax.eval_shape(game.regrets, np.zeros(game.domain.dimension)) is not None
+
+
 def as_points(game: Game, points: Any) -> Float[np.ndarray, "n d"]:
     """The points in float64, or a `ValueError` where they do not fit the game."""
     X = as_matrix(points, "points")

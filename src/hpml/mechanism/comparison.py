@@ -28,11 +28,10 @@ from hpml.mechanism.projected import project_game
 
 GAMES: dict[str, Game] = {
     "rock-paper-scissors": rock_paper_scissors(),
-    "random 4x4, zero-sum": random_mix((4, 4), common=0.0, seed=1),
-    "random 4x4, half common payoff": random_mix((4, 4), common=0.5, seed=1),
+    "random 3x3, half common payoff": random_mix((3, 3), common=0.5, seed=1),
     "Markov game with a cyclic equilibrium": nosde(),
 }
-SAMPLES = 200
+SAMPLES = 100
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def run_comparison(config: MechanismConfig) -> tuple[GameComparison, ...]:
 
 
 def _compare(config: MechanismConfig, name: str, game: Game) -> GameComparison:
-    budget = 600 if config.quick else 1500
+    budget = 400 if config.quick else 800
     starts = np.asarray(game.domain.sample(jax.random.key(config.seed + 1), config.starts), np.float64)
     p = project_game(game, config.projectors[OURS], SAMPLES, config.seed)
     rules: dict[str, Rule] = {

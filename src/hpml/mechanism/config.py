@@ -22,10 +22,14 @@ class MechanismConfig:
     """How strong the rotation is in the portraits, against a pull to the centre of strength 1."""
     seed: int = 0
     """Which random samples and starts are drawn: the same seed gives the same numbers."""
+    processes: int = 2
+    """How many processes share the experiments."""
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.rho):
             raise ValueError(f"--rho must be finite, got {self.rho}.")
+        if self.processes < 1:
+            raise ValueError(f"--processes must be at least 1, got {self.processes}.")
         if self.seed < 0:
             raise ValueError(f"--seed must not be negative, got {self.seed}.")
 
@@ -37,7 +41,7 @@ class MechanismConfig:
     @property
     def steps(self) -> int:
         """How many steps a run takes."""
-        return 300 if self.quick else 600
+        return 300 if self.quick else 500
 
     @property
     def starts(self) -> int:
@@ -52,10 +56,10 @@ class MechanismConfig:
     @property
     def counts(self) -> tuple[int, ...]:
         """The sample counts of the 3-D test."""
-        return (50, 200) if self.quick else (50, 100, 200, 500, 1000)
+        return (50, 200) if self.quick else (50, 200, 1000)
 
     @property
     def projectors(self) -> dict[str, Projector]:
         """The projectors that are compared, by name."""
-        neural = NeuralProjector(width=32, steps=600, members=2) if self.quick else NeuralProjector()
+        neural = NeuralProjector(width=32, steps=600 if self.quick else 1500, members=2)
         return {PAPER: GraphProjector.paper(), "graph": GraphProjector(), OURS: KernelProjector(), "neural": neural}

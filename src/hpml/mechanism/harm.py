@@ -13,22 +13,20 @@ from hpml.dynamics.rules.hpml import HPML
 from hpml.dynamics.rules.simultaneous import Simultaneous
 from hpml.dynamics.run import run
 from hpml.games.families.cyclic import rock_paper_scissors
-from hpml.games.families.normal_form import bach_or_stravinsky, matching_pennies, prisoners_dilemma, stag_hunt
+from hpml.games.families.normal_form import matching_pennies, stag_hunt
 from hpml.games.families.random_normal_form import random_mix
 from hpml.games.game import Game
 from hpml.mechanism.config import OURS, MechanismConfig
 from hpml.mechanism.projected import project_game
 from hpml.mechanism.traces import Trace, trace
 
-RATE, WINDOW = 0.1, 100
+RATE, WINDOW, SAMPLES = 0.1, 100, 200
 GAMES: dict[str, Game] = {
     "rock-paper-scissors": rock_paper_scissors(),
     "matching pennies": matching_pennies(),
     "random 3x3, zero-sum": random_mix((3, 3), common=0.0),
     "random 3x3, half common payoff": random_mix((3, 3), common=0.5),
-    "Bach or Stravinsky": bach_or_stravinsky(),
     "stag hunt": stag_hunt(),
-    "prisoner's dilemma": prisoners_dilemma(),
 }
 
 
@@ -47,12 +45,11 @@ def run_harm(config: MechanismConfig) -> tuple[Harm, ...]:
 
 
 def _harm(config: MechanismConfig, name: str, game: Game) -> Harm:
-    samples = min(config.samples, 400)
     starts = np.asarray(game.domain.sample(jax.random.key(config.seed + 1), config.starts), np.float64)
-    p = project_game(game, config.projectors[OURS], samples, config.seed)
+    p = project_game(game, config.projectors[OURS], SAMPLES, config.seed)
     rules: dict[str, Rule] = {"raw": Simultaneous(RATE)}
     rules |= {
-        kind: HPML(step=RATE, direction=p.at, spent=samples, residual=kind)
+        kind: HPML(step=RATE, direction=p.at, spent=SAMPLES, residual=kind)
         for kind in ("drop", "optimistic", "extragradient", "adjust")
     }
     traces = tuple(trace(kind, run(game, rule, starts, config.steps), WINDOW) for kind, rule in rules.items())

@@ -1,9 +1,13 @@
 """The whole suite: every experiment of `hpml mechanism`, one after the other."""
 
+import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
+
+from threadpoolctl import threadpool_limits
 
 from hpml.mechanism.accuracy import Accuracy, run_accuracy
 from hpml.mechanism.bridge import Bridge, run_bridge
@@ -54,12 +58,44 @@ EXPERIMENTS: dict[str, tuple[str, Callable[[MechanismConfig], Any]]] = {
 }
 
 
-def run_mechanism(config: MechanismConfig, tell: Callable[[str], None] = lambda title: None) -> Mechanism:
-    """Run every experiment; `tell` hears the title of each before it starts."""
-    results, seconds = {}, {}
-    for name, (title, experiment) in EXPERIMENTS.items():
-        tell(title)
-        start = time.perf_counter()
-        results[name] = experiment(config)
-        seconds[name] = time.perf_counter() - start
-    return Mechanism(config=config, seconds=seconds, **results)
+LONGEST = ("comparison", "accuracy", "harm", "cycle", "sweeps")
+ORDER = (*LONGEST, *(name for name in EXPERIMENTS if name not in LONGEST))
+"""The longest first, so that the processes end together."""
+
+
+def run_mechanism(config: MechanismConfig, tell: Callable[[str, int], None] = lambda title, done: None) -> Mechanism:
+    """Run every experiment; `tell` hears the title of one that is under way, and how many are done.
+
+    The experiments do not depend on each other, so that several processes give the same numbers as one.
+    """
+    results: dict[str, Any] = {}
+    seconds: dict[str, float] = {}
+    if config.processes == 1:
+        for name, (title, _) in EXPERIMENTS.items():
+            tell(title, len(results))
+            results[name], seconds[name] = _run(name, config)
+        return Mechanism(config=config, seconds=seconds, **results)
+    # Forking after JAX has started its threads hangs: workers are spawned.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(config.processes, mp_context=context, initializer=_one_thread) as pool:
+        waiting = {pool.submit(_run, name, config): name for name in ORDER}
+        tell(_titles(waiting.values()), 0)
+        for done in as_completed(list(waiting)):
+            name = waiting.pop(done)
+            results[name], seconds[name] = done.result()
+            tell(_titles(waiting.values()), len(results))
+    return Mechanism(config=config, seconds={name: seconds[name] for name in EXPERIMENTS}, **results)
+
+
+def _run(name: str, config: MechanismConfig) -> tuple[Any, float]:
+    start = time.perf_counter()
+    return EXPERIMENTS[name][1](config), time.perf_counter() - start
+
+
+def _titles(names: Iterable[str]) -> str:
+    return EXPERIMENTS[next(iter(names), "certified")][0]
+
+
+def _one_thread() -> None:
+    """The processes fill the cores: threads of linear algebra on top would wait for each other."""
+    threadpool_limits(1)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from hpml.diagnostics.gaps import stampacchia_gap
 from hpml.diagnostics.orbits import orbit_diameter, path_length
 from hpml.dynamics.run import Run
-from hpml.games.game import exploitability
+from hpml.games.game import exploitability, has_payoffs
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ class Trace:
 def trace(name: str, run: Run, window: int, nonpotentiality: float | None = None) -> Trace:
     """The figures of a run."""
     last = run.points[-1]
-    payoffs = run.game.regrets(last[0]) is not None
     return Trace(
         name,
         np.asarray(run.points),
@@ -42,6 +41,6 @@ def trace(name: str, run: Run, window: int, nonpotentiality: float | None = None
         float(np.median(orbit_diameter(run.points, window))),
         float(np.median(path_length(run.points))),
         float(np.median(stampacchia_gap(run.game, last))),
-        float(np.median(exploitability(run.game, last))) if payoffs else None,
+        float(np.median(exploitability(run.game, last))) if has_payoffs(run.game) else None,
         nonpotentiality,
     )

@@ -15,7 +15,7 @@ from hpml.games.families.random_normal_form import random_game
 from hpml.mechanism.config import OURS, PAPER, MechanismConfig
 from hpml.mechanism.projected import project_game
 
-GAMES = 3
+GAMES, SAMPLES = 3, 200
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,7 @@ def run_truth(config: MechanismConfig) -> Truth:
     found = {
         name: np.array(
             [
-                [
-                    project_game(game, config.projectors[name], min(config.samples, 400), config.seed).nonpotentiality
-                    for game in row
-                ]
+                [project_game(game, config.projectors[name], SAMPLES, config.seed).nonpotentiality for game in row]
                 for row in games
             ]
         )

@@ -27,7 +27,7 @@ def cycle_section(runs: CycleRuns) -> Section:
         f"keeps going round: the last 100 points of a run are up to **{raw.diameter:.2f}** apart. With the residual "
         f"dropped, as in the paper, the run stands still (**{kernel.diameter:.3f}**), but not at the equilibrium: "
         f"{kernel.exploitable:.2f} is left of the exploitability. With the residual adjusted instead, the run arrives: "
-        f"exploitability **{treated.exploitable:.1g}**."
+        f"exploitability **{treated.exploitable:.4f}**."
     )
     why = (
         "Why dropping stops elsewhere: rotation that crosses the boundary of the simplex has a true gradient part "
@@ -89,6 +89,11 @@ def loops_section(found: Sequence[NamedLoops]) -> Section:
     return Section("Which strategies form the circle", [words], parts)
 
 
+def small(value: float | None) -> str | None:
+    """Four decimals: what is smaller is rounding to a reader."""
+    return None if value is None else f"{value:.4f}" if value < 10 else f"{value:.1f}"
+
+
 def _simplices(runs: CycleRuns, title: str, caption: str) -> FigurePart:
     panels = {}
     for trace, mixes in zip(runs.traces, runs.mixes, strict=True):
@@ -106,11 +111,11 @@ def run_table(traces: Sequence[Trace], extra: Mapping[str, Sequence[float]] | No
     rows = [
         [
             t.name,
-            t.diameter,
-            t.length,
-            "–" if t.nonpotentiality is None else t.nonpotentiality,
-            t.gap,
-            "–" if t.exploitable is None else t.exploitable,
+            small(t.diameter),
+            small(t.length),
+            t.nonpotentiality,
+            small(t.gap),
+            small(t.exploitable),
             *(values[k] for values in extra.values()),
             int(t.evaluations[-1]),
         ]

@@ -39,7 +39,7 @@ def mechanism_page(found: Mechanism) -> Page:
     share = 100 * cycle[f"dropped, {OURS}"].diameter / cycle["raw"].diameter
     facts = [
         Fact(f"{share:.1f} %", "of the raw orbit is left in rock-paper-scissors when the residual is dropped"),
-        Fact(f"{cycle['treated, adjust'].exploitable:.0e}", "exploitability when it is adjusted instead"),
+        Fact(f"{cycle['treated, adjust'].exploitable:.4f}", "exploitability when it is adjusted instead"),
         Fact(f"{found.accuracy.cosines[OURS][-1].mean():.3f}", "cosine to the exact direction in 3-D"),
         Fact(f"{kept} of {counted}", "bounds hold where their assumptions do"),
     ]

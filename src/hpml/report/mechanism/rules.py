@@ -85,22 +85,20 @@ def bridge_section(found: Bridge) -> Section:
         "the return, and nothing circulates. The same games updated in blocks, one agent after the other, or with a "
         "critic that looks less far ahead do have a residual: sharing the reward is not enough."
     )
-    names = list(found.antisymmetric)
+    names = list(found.random)
+    low, high = ({"random games": np.array([pick(found.random[n]) for n in names])} for pick in (np.min, np.max))
+    alone = np.array([found.relay[n] for n in names])
     figure = bars(
         names,
-        {"antisymmetric share": np.array([found.antisymmetric[n].mean() for n in names])},
+        {"relay": alone, "random games": np.array([found.random[n].mean() for n in names])},
         "One reward, four ways to update",
-        "The share of the Jacobian's energy that is antisymmetric, mean and range over random games. What to see: "
+        "The share of the Jacobian's energy that is antisymmetric, with the range over the random games. What to see: "
         "exactly zero for exact joint gradients, and for nothing else.",
         "antisymmetric share",
-        {"antisymmetric share": np.array([found.antisymmetric[n].min() for n in names])},
-        {"antisymmetric share": np.array([found.antisymmetric[n].max() for n in names])},
+        {"relay": alone} | low,
+        {"relay": alone} | high,
     )
-    rows = [[n, f"{found.antisymmetric[n].mean():.4f}", f"{found.nonpotentiality[n].mean():.4f}"] for n in names]
-    note = "NonPot is smaller: it weighs the whole field, most of which is the mean pull to better actions."
-    return Section(
-        "One shared reward is not enough", [words], [figure, TablePart(["update", "A share", "NonPot"], rows, note)]
-    )
+    return Section("One shared reward is not enough", [words], [figure])
 
 
 def _shown(values: Array) -> np.ndarray:
