@@ -16,8 +16,8 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP)  ## split a field whose answer is known, print a table and write a report under out/
-	@$(BIN)/python -m hpml.cli mechanism
+demo: $(STAMP)  ## games with a known answer, raw against projected: prints a table, writes a page under out/
+	@$(BIN)/python -m hpml.cli mechanism --quick
 
 test: $(STAMP)  ## all tests, with lint, types and the import rule
 	@$(ONE_THREAD) $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal

@@ -8,6 +8,8 @@ import numpy as np
 import optax
 import pytest
 
+from hpml.record.files import read_samples
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     "README.md",
@@ -25,7 +27,8 @@ def gradients(params):
     return {"one": 0.1 * params["one"] + params["two"], "two": 0.1 * params["two"] - params["one"]}
 
 
-def test_every_example_of_the_readme_runs():
+def test_every_example_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     params = {"one": jnp.ones(2), "two": jnp.ones(2)}
     names = {
         "params": params,
@@ -33,12 +36,13 @@ def test_every_example_of_the_readme_runs():
         "gradients": gradients,
     }
     examples = blocks("README.md")
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example in examples:
         exec(example, names)
     assert names["p"].nonpotentiality == pytest.approx(0.50, abs=0.005)
     assert np.abs(names["p"].direction + names["points"]).max() < 0.1
     assert np.isfinite(names["params"]["one"]).all()
+    assert read_samples("run.safetensors").points.shape == (100 + 256, 4)
 
 
 def test_the_plug_in_example_does_what_its_page_says(capsys):
@@ -65,6 +69,15 @@ def test_the_diagnose_page_records_probes_and_finds_the_rotation(tmp_path, monke
     assert found.nonpotentiality.low > 0.5
     assert [block.name for block in found.blocks] == ["one", "two"]
     assert found.headline in capsys.readouterr().out
+
+
+def test_the_mechanism_example_circles_raw_and_arrives_treated():
+    (example,) = blocks("docs/mechanism.md")
+    names: dict = {}
+    exec(example, names)
+    raw, treated = (names["exploitability"](names["game"], names[run].points[-1])[0] for run in ("raw", "treated"))
+    assert raw > 0.5
+    assert treated < 1e-3
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -8,7 +8,8 @@ from rich.table import Table
 from hpml.mechanism.config import OURS, PAPER
 from hpml.mechanism.suite import Mechanism
 
-COLUMNS = ("", "raw", "dropped, paper", "dropped, kernel", "treated", "exact")
+COLUMNS = ("", "raw", "paper", "kernel", "treated", "exact")
+"""Raw ascent; the residual dropped, with the paper's projector and with ours; the residual adjusted; the ideal."""
 
 
 def summary_rows(found: Mechanism) -> list[tuple[str, ...]]:
@@ -20,16 +21,16 @@ def summary_rows(found: Mechanism) -> list[tuple[str, ...]]:
     k = int(np.argmax(plane.rhos == 2.0))
     cosines = {name: values.mean(1)[-1] for name, values in found.accuracy.cosines.items()}
     rows = [
-        ("rock-paper-scissors: orbit diameter", *(f"{cycle[name].diameter:.3f}" for name in names), "0"),
-        ("rock-paper-scissors: exploitability", *(f"{cycle[name].exploitable:.4f}" for name in names), "0"),
-        ("with a pull: distance to the optimum", *(f"{ends[name]:.3f}" for name in names[:3]), "", "0"),
+        ("RPS: orbit diameter", *(f"{cycle[name].diameter:.3f}" for name in names), "0"),
+        ("RPS: exploitability", *(f"{cycle[name].exploitable:.4f}" for name in names), "0"),
+        ("RPS with a pull: distance", *(f"{ends[name]:.3f}" for name in names[:3]), "", "0"),
     ]
     for sweep in (plane, space):
         shares = (f"{sweep.shares[name][k]:.3f}" for name in (PAPER, OURS))
-        title = f"{sweep.name} field, rho = {sweep.rhos[k]:g}: NonPot"
+        title = f"{sweep.name} field, rho {sweep.rhos[k]:g}: NonPot"
         rows.append((title, "", *shares, "", f"{sweep.exact[k]:.3f}"))
     raw, paper, ours = (f"{value:.3f}" for value in (found.accuracy.raw, cosines[PAPER], cosines[OURS]))
-    title = f"3-D field, rho = {found.accuracy.rho:g}: cosine to -z, n = {found.accuracy.counts[-1]:g}"
+    title = f"3-D field, rho {found.accuracy.rho:g}: cosine to -z"
     rows.append((title, raw, paper, ours, "", "1"))
     return rows
 
