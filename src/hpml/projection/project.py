@@ -62,7 +62,7 @@ class Projection(eqx.Module):
         if predict is None:
             raise AttributeError(
                 f"This fit ({self.method}) has no uncertainty: use at() and potential_at(). Only the kernel projector "
-                "has one, with at most 32 coordinates or at most `exact` numbers n d."
+                "has one, with at most 32 coordinates or, where it finds no noise, at most `exact` numbers n d."
             )
         if self.chart is not None:
             raise ValueError(

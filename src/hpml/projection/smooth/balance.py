@@ -7,9 +7,10 @@ it is zero up to their sampling error. That is one more observation of the poste
 
   b = -(C + S)^-1 y,  y the observed averages, C their posterior covariance, S that of the sampling
 
-and P moves by Cov(P, y) b. With many points of the measure S is small, and P nears the projection. Where D has a gradient part that the posterior is sure of (a box), C is small again, and the
-regression that follows has to find it. An anisotropic measure finds an affine one in any rotation, so such a part is
-given a variance of its own, the likeliest for y; else P would be bent to explain it.
+and P moves by Cov(P, y) b. With many points of the measure S is small, and P nears the projection. Where D has a
+gradient part that the posterior is sure of (a box), C is small again, and the regression that follows has to find it.
+An anisotropic measure finds an affine one in any rotation, so such a part is given a variance of its own, the
+likeliest for y; else P would be bent to explain it.
 """
 
 import numpy as np

@@ -13,6 +13,7 @@ UPPER = Hyper(30.0, 30.0, 1e3, 1e3, 2.0)
 # The likelihood can have a smooth-field and a noisy-field mode; the second is tried where the first finds noise.
 STARTS = (Hyper(2.0, 2.0, 0.3, 0.3, 1e-3), Hyper(3.0, 3.0, 0.5, 0.3, 0.3))
 NOISY = 2e-3
+WIDE = 32  # coordinates beyond which samples lie so far apart that the first start, with its short lengths, is stuck
 MORE = 2
 
 
@@ -30,14 +31,19 @@ def fit_hyper(
     lower[:2] = np.log(np.clip(1.5 * gap * shrink, LOWER.length_gradient, 1.0))
     if noise is not None:
         lower[-1] = upper[-1] = np.log(np.clip(noise, LOWER.noise, UPPER.noise))
-    few = _maximise(points[:subset], field[:subset], inflation[:subset], ambient, STARTS[0], lower, upper)
+
+    def best(m: int, starts: tuple[Hyper, ...]) -> np.ndarray:
+        data = points[:m], field[:m], inflation[:m]
+        found = [_maximise(*data, ambient, start, lower, upper) for start in starts]
+        return min(found, key=lambda logs: _objective(logs, *data, ambient)[0]) if len(found) > 1 else found[0]
+
+    if points.shape[1] > WIDE:
+        return _hyper(best(subset, STARTS[1:]))
+    few = best(subset, STARTS[:1])
     if few[-1] < np.log(NOISY):
         return _hyper(few)
     # Noise hides the field's finer structure from few samples: look at more of them, from both starts.
-    m = MORE * subset
-    data = points[:m], field[:m], inflation[:m]
-    found = [_maximise(*data, ambient, start, lower, upper) for start in (_hyper(few), STARTS[1])]
-    return _hyper(min(found, key=lambda logs: _objective(logs, *data, ambient)[0]))
+    return _hyper(best(MORE * subset, (_hyper(few), STARTS[1])))
 
 
 def _hyper(logs: np.ndarray) -> Hyper:

@@ -21,6 +21,8 @@ from hpml.geometry.arrays import Array
 
 PENALTIES = np.logspace(-7, 3, 21)
 SIGNIFICANCE = 1.0  # standard errors by which the held-out gain of a gradient must exceed nothing
+SETTLE = 8  # numbers of the field for each quadratic potential; fewer settled none of them with 40 points, d = 36
+FEW = 528  # quadratic potentials, of 32 coordinates, that are tried with any number of points
 NUMBERS = 1 << 25  # at most this many feature values at a time, 256 MB
 
 
@@ -68,9 +70,13 @@ class Potentials(eqx.Module):
         return jnp.concatenate(parts, axis=2)
 
 
-def potentials(dimension: int, length: float | None, frequencies: int, seed: int = 0) -> Potentials:
-    """Polynomials of degree two, and Fourier features of the Gaussian kernel of this length (None: no features)."""
-    quadratic = dimension <= 64  # beyond, d^2/2 monomials are more than the samples of any history can settle
+def potentials(dimension: int, length: float | None, frequencies: int, seed: int = 0, count: int = 0) -> Potentials:
+    """Polynomials of degree two, and Fourier features of the Gaussian kernel of this length (None: no features).
+
+    For `count` points that are too few to settle the d^2/2 monomials, those of degree one alone.
+    """
+    monomials = dimension * (dimension + 1) // 2
+    quadratic = dimension <= 64 and (not count or monomials <= max(count * dimension // SETTLE, FEW))
     if length is None or frequencies == 0:
         return Potentials(np.zeros((0, dimension)), 1.0, quadratic)
     if dimension <= 1024:  # quasi-random frequencies fill the spectrum more evenly
@@ -156,14 +162,15 @@ def _held_out_losses(grams, sides, energies, penalties):
     """The loss at each left-out fold, summed, for every penalty: one eigendecomposition a fold."""
     total_gram, total_side = grams.sum(0), sides.sum(0)
 
-    def one(gram, side, energy):
+    def one(fold):
+        gram, side, energy = fold
         values, vectors = jnp.linalg.eigh(total_gram - gram)
         projected = vectors.T @ (total_side - side)
         rotated_gram, rotated_side = vectors.T @ gram @ vectors, vectors.T @ side
         z = projected[None] / (jnp.maximum(values, 0.0)[None] + penalties[:, None])
         return energy - 2 * z @ rotated_side + jnp.einsum("lk,kj,lj->l", z, rotated_gram, z)
 
-    return sum(one(*fold) for fold in zip(grams, sides, energies, strict=True))
+    return jax.lax.map(one, (grams, sides, energies)).sum(0)
 
 
 def regress_gradients(
@@ -187,7 +194,7 @@ def regress_gradients(
     zero = float((weights[:, None] * target**2).sum())
     best: tuple | None = None
     for length in lengths:
-        basis = potentials(d, length, frequencies, seed)
+        basis = potentials(d, length, frequencies, seed, n)
         found = [
             _fold_moments(basis, u, target, factors, weights, np.flatnonzero(fold == number), chunk)
             for number in range(folds)

@@ -146,7 +146,7 @@ class PairPosterior(eqx.Module):
 
     points: Float[jax.Array, "n d"]
     coefficients: Float[jax.Array, "n d"]
-    moved: Float[jax.Array, "n d"]  # coefficients of a gradient that was taken from D and given to P
+    moved: Float[jax.Array, "n d"] | None  # coefficients of a gradient that was taken from D and given to P
     factor: Float[jax.Array, "nd nd"]
     hyper: Hyper
     ambient: int = eqx.field(static=True)
@@ -174,7 +174,8 @@ class PairPosterior(eqx.Module):
 
     def moved_by(self, step: Float[Array, " nd"]) -> "PairPosterior":
         """The same posterior of the whole field, with a gradient of these coefficients moved from D to P."""
-        return eqx.tree_at(lambda p: p.moved, self, jnp.asarray(step).reshape(self.points.shape))
+        coefficients = jnp.asarray(step).reshape(self.points.shape)
+        return eqx.tree_at(lambda p: p.moved, self, coefficients, is_leaf=lambda leaf: leaf is None)
 
     def variances(self, points: Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Posterior variances of the potential (q,), of P (q, d) and of D (q, d)."""
@@ -185,6 +186,8 @@ class PairPosterior(eqx.Module):
 def _parts(posterior: PairPosterior, x):
     y, hyper, ambient = posterior.points, posterior.hyper, posterior.ambient
     parts = apply_pair(x, y, posterior.coefficients, hyper, ambient)
+    if posterior.moved is None:
+        return parts
     moved = apply_pair(x, y, posterior.moved, hyper, ambient)
     rotation = parts.rotation - moved.gradient
     return Parts(parts.gradient + moved.gradient, rotation, parts.potential + moved.potential)
@@ -200,7 +203,7 @@ def condition(points, field, inflation, hyper: Hyper, ambient: int) -> PairPoste
     """Condition the prior on samples: one Cholesky factorisation of the (n d, n d) system."""
     L = jnp.linalg.cholesky(_system(points, inflation, hyper, ambient))
     a = cho_solve((L, True), field.reshape(-1)).reshape(points.shape)
-    return PairPosterior(points, a, jnp.zeros_like(a), L, hyper, ambient)
+    return PairPosterior(points, a, None, L, hyper, ambient)
 
 
 @jax.jit
