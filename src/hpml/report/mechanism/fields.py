@@ -16,7 +16,7 @@ from hpml.report.page import Section
 from hpml.report.parts import FigurePart
 
 DRAWN = 3
-COLOURS = {"raw": "@residual", PAPER: "@s1", "graph": "@s3", OURS: "@potential", "neural": "@s5"}
+COLOURS = {"raw": "@residual", PAPER: "@s2", "graph": "@s3", OURS: "@potential", "neural": "@s5"}
 
 
 def swirl_section(runs: PortraitRuns, rho: float) -> Section:

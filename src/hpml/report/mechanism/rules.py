@@ -65,7 +65,7 @@ def harm_section(found: Sequence[Harm]) -> Section:
     rows = [
         [
             game.name,
-            game.nonpotentiality,
+            f"{game.nonpotentiality:.3f}",
             *(
                 Mark(f"{t.exploitable:.3f}", "bad") if t.name == "drop" and _hurts(game) else f"{t.exploitable:.3f}"
                 for t in game.traces
