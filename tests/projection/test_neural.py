@@ -59,7 +59,7 @@ def test_the_loss_is_the_papers():
     def potential(x):  # Phi(x) = phi(W x), so that its gradient is in the coordinates of x
         return network(jnp.asarray(metric.whiten(x), jnp.float32))
 
-    values, slopes = jax.jit(jax.vmap(jax.value_and_grad(potential)))(jnp.asarray(X, jnp.float32))
+    values, slopes = map(np.asarray, jax.jit(jax.vmap(jax.value_and_grad(potential)))(jnp.asarray(X, jnp.float32)))
     g = slopes @ np.linalg.inv(M)
     theta = np.concatenate([np.ravel(leaf) for leaf in (*network.weights, *network.biases)])
     by_hand = np.mean(np.einsum("nd,de,ne->n", F - g, M, F - g)) + 0.7 * values.mean() ** 2 + 0.3 * theta @ theta
