@@ -16,6 +16,7 @@ from hpml.dynamics.rules.extragradient import Extragradient
 from hpml.dynamics.rules.hpml import HPML
 from hpml.dynamics.rules.mirror_prox import MirrorProx
 from hpml.dynamics.rules.negative_momentum import NegativeMomentum
+from hpml.dynamics.rules.neural_hpml import NeuralHPML
 from hpml.dynamics.rules.optimistic import Optimistic
 from hpml.dynamics.rules.simultaneous import Simultaneous
 from hpml.dynamics.rules.symplectic import Symplectic
@@ -66,4 +67,6 @@ def _compare(config: MechanismConfig, name: str, game: Game) -> GameComparison:
         "HPML, optimistic": HPML(direction=p.at, spent=SAMPLES, residual="optimistic"),
         "HPML, adjusted": HPML(residual="adjust"),
     }
+    if game is next(iter(GAMES.values())) and not config.quick:  # networks train long: one game shows them
+        rules["HPML, neural"] = NeuralHPML(samples=SAMPLES, warm=100)
     return GameComparison(name, budget, tuple(compare(game, rules, starts, budget, seed=config.seed)))

@@ -4,7 +4,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from hpml.mechanism.config import OURS
+from hpml.mechanism.config import OURS, PAPER
+from hpml.mechanism.portraits import PortraitRuns
 from hpml.mechanism.suite import Mechanism
 from hpml.report.drawings import draw_split, encode
 from hpml.report.figures.curves import Curve
@@ -21,9 +22,11 @@ PATHS = 3  # runs drawn in a panel
 
 
 def write_mechanism(found: Mechanism, folder: Path) -> Path:
-    """Write the page, the four panels and the split as PNG and PDF, and the numbers as JSON; return the page's path."""
+    """Write the page and return its path; beside it the numbers as JSON, and the split and the four panels, with our
+    projector and with the paper's, as PNG and PDF."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_panels(_panels(found), folder)
+    write_panels(_panels(found, OURS), folder)
+    write_panels(_panels(found, PAPER), folder, "panels_paper")
     split = draw_split(next(split for split in found.swirl.splits if split.name == OURS))
     for kind in ("png", "pdf"):
         (folder / f"split.{kind}").write_bytes(encode(split, kind))
@@ -74,9 +77,9 @@ def _again(found: Mechanism) -> Section:
     return Section("Again", parts=[CodePart(command), TablePart(["experiment", "seconds"], rows, note)])
 
 
-def _panels(found: Mechanism) -> FourPanels:
+def _panels(found: Mechanism, projector: str) -> FourPanels:
     mixes = dict(zip([trace.name for trace in found.cycle.traces], found.cycle.mixes, strict=True))
-    projected = mixes[f"dropped, {OURS}"]
+    projected = mixes[f"dropped, {projector}"]
     cosine = [
         Curve(name, found.accuracy.counts, values.mean(1), values.min(1), values.max(1), COLOURS[name], "both")
         for name, values in found.accuracy.cosines.items()
@@ -84,22 +87,22 @@ def _panels(found: Mechanism) -> FourPanels:
     return FourPanels(
         [mixes["raw"][:, k] for k in range(PATHS)],
         [projected[:, k] for k in range(PATHS)],
-        _plane(found.swirl, "$z_1$", "$z_2$"),
-        _plane(found.logistic, "$p$", "$q$"),
+        _plane(found.swirl, projector, "$z_1$", "$z_2$"),
+        _plane(found.logistic, projector, "$p$", "$q$"),
         cosine,
         found.cycle.labels,
     )
 
 
-def _plane(runs, x_label: str, y_label: str) -> PlanePanel:
-    split = next(split for split in runs.splits if split.name == OURS)
+def _plane(runs: PortraitRuns, projector: str, x_label: str, y_label: str) -> PlanePanel:
+    split = next(split for split in runs.splits if split.name == projector)
     paths = dict(zip([trace.name for trace in runs.traces], runs.paths, strict=True))
     return PlanePanel(
         split.points,
         split.field,
         split.direction,
         [paths["raw"][:, k] for k in range(PATHS)],
-        [paths[f"dropped, {OURS}"][:, k] for k in range(PATHS)],
+        [paths[f"dropped, {projector}"][:, k] for k in range(PATHS)],
         x_label,
         y_label,
     )
