@@ -263,7 +263,7 @@ def test_the_page_needs_nothing_else(folder):
 
 def test_pictures_and_numbers_lie_beside_the_page(folder, found):
     out, printed = folder
-    pictures = {f"{name}.{kind}" for name in ("panels", "split") for kind in ("png", "pdf")}
+    pictures = {f"{name}.{kind}" for name in ("panels", "panels_paper", "split") for kind in ("png", "pdf")}
     assert {path.name for path in out.iterdir()} == pictures | {"report.html", "result.json"}
     for name in pictures:
         assert (out / name).read_bytes().startswith(b"\x89PNG" if name.endswith("png") else b"%PDF")
