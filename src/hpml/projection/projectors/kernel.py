@@ -253,8 +253,8 @@ class KernelProjector(Projector):
         posterior, left_out = None, np.inf
         if self.method != "direct" and np.any(f):
             posterior, left_out = self._smooth(x, f, inflation, samples, known)
-        noisy = posterior is not None and float(posterior.hyper.noise) > NOISY * float((f**2).mean())
-        if many and noisy and float(posterior.hyper.noise) > SHAKEN * float((f**2).mean()) and self.method == "auto":
+        noise = 0.0 if posterior is None else float(posterior.hyper.noise) / float((f**2).mean())
+        if many and noise > SHAKEN and self.method == "auto":
             # n = 40, d = 36, signal to noise 3: error .6 at new points; the exact form .98, plain gradients .79.
             return self._fit_dual(samples, scaling)
         if posterior is not None and self.method == "auto":
@@ -272,7 +272,7 @@ class KernelProjector(Projector):
             u = scaling.points(points)
             # Clean samples alone leave the split to the prior, which beats their sampling error; and only under a
             # constant metric are gradients the posterior's.
-            if (noisy or measure is not None) and metric.constant:
+            if (noise > NOISY or measure is not None) and metric.constant:
                 some = np.random.default_rng(1).permutation(len(u))[:ENOUGH]
                 share = weights[some] / weights[some].sum()
                 posterior = balance(posterior, u[some], share, evaluate(posterior, u[some]).rotation)
