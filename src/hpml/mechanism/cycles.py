@@ -37,7 +37,7 @@ class CycleRuns:
 
     labels: tuple[str, ...]
     traces: tuple[Trace, ...]
-    mixes: tuple[Float[np.ndarray, "steps+1 s 3"], ...]
+    mixes: tuple[Float[np.ndarray, "times s 3"], ...]
     optimum: Float[np.ndarray, " 3"] | None
     distances: tuple[float, ...]
 

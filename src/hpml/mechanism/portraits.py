@@ -45,7 +45,7 @@ class PortraitRuns:
 
     splits: tuple[Split, ...]
     traces: tuple[Trace, ...]
-    paths: tuple[Float[np.ndarray, "steps+1 s 2"], ...]
+    paths: tuple[Float[np.ndarray, "times s 2"], ...]
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ class Trace:
     """
 
     name: str
-    points: Float[np.ndarray, "steps+1 s d"]
-    evaluations: Int[np.ndarray, " steps+1"]
+    points: Float[np.ndarray, "times s d"]
+    evaluations: Int[np.ndarray, " times"]
     diameter: float
     length: float
     gap: float
