@@ -13,10 +13,11 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from hpml.diagnostics.gaps import stampacchia_gap
 from hpml.dynamics.rule import Rule
 from hpml.dynamics.run import Run, run
 from hpml.games.game import Game, as_points, evaluate, exploitability, has_payoffs
-from hpml.geometry.arrays import Array, as_matrix, in_double
+from hpml.geometry.arrays import Array, as_matrix
 from hpml.geometry.domain import Domain, Space
 
 STEPS = (0.03, 0.1, 0.3, 1.0)
@@ -92,8 +93,7 @@ def shortfall(game: Game, points: Array) -> Float[np.ndarray, " n"]:
         return exploitability(game, X)
     if isinstance(game.domain, Space):
         return np.linalg.norm(evaluate(game, X), axis=1)
-    F = evaluate(game, X)
-    return (F * (_maximise(game.domain, F) - X)).sum(1)
+    return stampacchia_gap(game, X)
 
 
 def tidy(curves: list[Curve]) -> dict[str, np.ndarray]:
@@ -145,6 +145,3 @@ def _tuning_starts(domain: Domain, seed: int) -> np.ndarray:
     if isinstance(domain, Space):
         raise ValueError("R^d has no uniform law to draw the starts that steps are chosen on: give tuning=.")
     return np.asarray(domain.sample(jax.random.key(seed + 1), 8), np.float64)
-
-
-_maximise = in_double(lambda domain, covectors: domain.maximise(covectors))
