@@ -64,6 +64,11 @@ def limits_of(found: Diagnosis, noise_known: bool) -> tuple[str, ...]:
             "directions: what a potential fitted to so few cannot predict counts as circulation, so the share errs "
             "upwards."
         )
+    elif identified(found) and share.low > LITTLE:
+        said.append(
+            "What of the hill is too fine for the samples to show counts as circulation, and the interval does not "
+            "know it: with more samples the share can fall."
+        )
     if not noise_known:
         said.append(
             "Every point has one estimate of the field, so noise is only guessed from the fit; noise that it misses "
