@@ -44,6 +44,20 @@ def test_the_share_of_a_known_field_lies_in_the_interval(swirl):
     assert found.energy.circulation / (total - found.energy.noise) == pytest.approx(share.estimate)
 
 
+def test_samples_close_together_give_no_all_clear():
+    """Far from the centre a small disc sees an almost constant field, which is a gradient; what changes, turns."""
+    X = 3.0 + 0.05 * disc()
+    found = diagnose(X, X @ [[0.0, 1], [-1, 0]])
+    assert found.nonpotentiality.high < 0.05
+    assert "close together" in found.headline
+    assert any("Probe farther out" in sentence for sentence in found.advice)
+    assert not any("Nothing to do" in sentence for sentence in found.advice)
+
+
+def test_a_zero_field_is_no_verdict():
+    assert "zero at every sample" in diagnose(disc(), np.zeros((200, 2))).headline
+
+
 def test_the_residual_is_where_it_is(swirl):
     X, _, found = swirl
     R = X @ [[0.0, 1], [-1, 0]]

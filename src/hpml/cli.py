@@ -37,7 +37,7 @@ def mechanism(
         out: The folder that the page, the pictures and the numbers are written to.
     """
     console = Console()
-    out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written should stop the run before it starts
+    _make_folder(out)
     with _progress(console) as progress:
         task = progress.add_task("starting", total=len(EXPERIMENTS) + 1)
         found = run_mechanism(config, lambda title, done: progress.update(task, completed=done, description=title))
@@ -71,6 +71,7 @@ def diagnose(
     console = Console()
     if conventions is not None and conventions < 1:
         raise ValueError(f"--conventions must be at least 1, got {conventions}.")
+    _make_folder(out)
     with _progress(console) as progress:
         task = progress.add_task("reading", total=4)
         found = diagnose_samples(
@@ -135,6 +136,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _stop(str(error))
     except KeyboardInterrupt:
         _stop("stopped.")
+
+
+def _make_folder(out: Path) -> None:
+    """What cannot be written should stop the work before it starts."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "it is a file" if out.is_file() else (error.strerror or str(error)).lower()
+        raise ValueError(f"--out {out} cannot be made a folder ({reason}): choose another place.") from error
 
 
 def _progress(console: Console) -> Progress:

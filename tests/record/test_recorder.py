@@ -212,6 +212,19 @@ def test_mistakes_are_said_at_once(tmp_path):
     with pytest.raises(ValueError, match="overwrite=True"):
         Recorder(path, capacity=5).log([1.0, 2.0], [0.0, 0.0])
     Recorder(path, capacity=5, overwrite=True).log([1.0, 2.0], [0.0, 0.0])
-    np.savez(tmp_path / "other.npz", a=1)
+    (tmp_path / "other.safetensors").write_bytes(b"something else, and long enough to be read as a header")
     with pytest.raises(ValueError, match="not a recording"):
-        Recorder(tmp_path / "other.npz").log([1.0], [0.0])
+        Recorder(tmp_path / "other.safetensors").log([1.0], [0.0])
+    with pytest.raises(ValueError, match=r"name it run\.safetensors"):
+        Recorder(tmp_path / "run.npz")
+
+
+def test_a_recording_goes_on_with_a_word_and_never_with_the_other_sign(tmp_path):
+    path = tmp_path / "run.safetensors"
+    with Recorder(path, sign=-1) as recorder:
+        recorder.log([1.0, 2.0], [0.5, 0.0])
+    with pytest.warns(RuntimeWarning, match="goes on"), Recorder(path, sign=-1) as recorder:
+        recorder.log([2.0, 2.0], [0.0, 0.5])
+    assert len(read_samples(path).points) == 2
+    with pytest.raises(ValueError, match="overwrite=True"):
+        Recorder(path, sign=1).log([1.0, 2.0], [0.5, 0.0])

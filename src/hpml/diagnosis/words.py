@@ -4,6 +4,7 @@ from hpml.diagnosis.result import Diagnosis
 from hpml.projection.identifiability import NOTHING
 
 LITTLE = 0.05  # a share of circulation that needs no treatment
+TURNING = 0.1  # of the field's linear change: more than this is no hill, however small the change
 WIDE = 0.2  # an interval that decides nothing
 UNEVEN = 1.5  # an agent with so many times its even share of the residual is worth a word
 # Samples for each direction that they spread in: below FEW a potential fitted to some predicts the others less well
@@ -30,6 +31,15 @@ def headline(found: Diagnosis) -> str:
             f"The samples are too few to settle how much circulates: {percent(share.in_sample)} in the samples that "
             f"were fitted, {percent(share.estimate)} in those left out."
         )
+    if not found.energy.potential + found.energy.circulation > 0:
+        return "The field is zero at every sample: was the update recorded?"
+    if close(found):
+        return (
+            f"{percent(share.estimate)} of the field's energy circulates, but the samples lie so close together that "
+            "this says little."
+        ).capitalize()
+    if share.low < 0.01 and share.high > 0.99:
+        return "Whether the field circulates is not settled: the interval for its share is 0 % to 100 %."
     if share.high < 0.005:
         return "Less than 1 % of the field's energy circulates: it climbs one potential."
     interval = f"{100 * found.level:.0f} % interval {percent(share.low)} to {percent(share.high)}"
@@ -44,6 +54,11 @@ def identified(found: Diagnosis) -> bool:
 def enough(found: Diagnosis, factor: float = TOO_FEW) -> bool:
     """Whether there are samples enough for the directions that they spread in."""
     return found.count >= factor * found.spread_dimension
+
+
+def close(found: Diagnosis) -> bool:
+    """Whether little circulates only because the field hardly changes between the samples: a constant is a gradient."""
+    return found.nonpotentiality.high < LITTLE and found.disc.antisymmetric > TURNING
 
 
 def settled(found: Diagnosis) -> bool:
@@ -68,6 +83,11 @@ def limits_of(found: Diagnosis, noise_known: bool) -> tuple[str, ...]:
         said.append(
             "What of the hill is too fine for the samples to show counts as circulation, and the interval does not "
             "know it: with more samples the share can fall."
+        )
+    if close(found):
+        said.append(
+            "The field hardly changes between the samples, and a constant field is a gradient; of what changes, "
+            f"{percent(found.disc.antisymmetric)} is turning."
         )
     if not noise_known:
         said.append(
@@ -102,6 +122,8 @@ def advise(found: Diagnosis, noise_known: bool) -> tuple[str, ...]:
             'Sample the plane that the run moves in: hpml.probe(field_fn, params, directions="path-plane"); there a '
             "few hundred samples settle it."
         )
+    elif close(found):
+        said.append("Probe farther out: hpml.probe(field_fn, params, radius=...), as far as the run moves.")
     elif share.high < LITTLE:
         said.append("Nothing to do: the update climbs one potential, and plain steps are safe.")
     elif share.low > LITTLE:

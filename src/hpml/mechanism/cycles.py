@@ -23,6 +23,7 @@ from hpml.mechanism.projected import project_game
 from hpml.mechanism.traces import Trace, trace
 
 RATE = 0.1
+ADJUSTMENT = 0.3  # of the residual: with 1, steps of this length are too long for the strong cycle
 WINDOW = 100
 TARGET = (0.2, 0.3, 0.5)
 INSCRIBED = 1 / np.sqrt(6)  # the radius of the largest ball around the even mix inside a triangle of side sqrt(2)
@@ -68,7 +69,7 @@ def _runs(
         rule = HPML(step=RATE, direction=p.at, spent=config.samples)
         traces.append(trace(f"dropped, {name}", run(game, rule, starts, config.steps), WINDOW, p.nonpotentiality))
     for residual in treatments:  # with the last projection
-        rule = HPML(step=RATE, direction=p.at, spent=config.samples, residual=residual)
+        rule = HPML(step=RATE, direction=p.at, spent=config.samples, residual=residual, adjustment=ADJUSTMENT)
         traces.append(trace(f"treated, {residual}", run(game, rule, starts, config.steps), WINDOW, p.nonpotentiality))
     mixes = tuple(np.asarray(game.strategies(t.points)[0], np.float64) for t in traces)
     ends = () if optimum is None else tuple(float(np.median(distance_to(t.points, optimum)[-1])) for t in traces)

@@ -70,6 +70,8 @@ class Recorder:
         self.sketch, self.seed, self.dtype, self.skipped = sketch, seed, dtype, 0
         if self.path.is_dir():
             raise ValueError(f"{path} is a folder: give the name of a file, such as run.safetensors.")
+        if self.path.suffix != ".safetensors":
+            raise ValueError(f"A recording is a .safetensors file: name it {self.path.stem}.safetensors.")
         if overwrite:
             self.path.unlink(missing_ok=True)
         if blocks is not None and not isinstance(blocks, Mapping):
@@ -179,9 +181,11 @@ class Recorder:
             "dimension": str(dimension),
             "keep": self.keep,
             "sign": "ascent",
+            "logged": "ascent" if self.sign > 0 else "gradients of losses",
             "sketch": "" if self._sketch is None else json.dumps({"size": self._sketch.size, "seed": self.seed}),
         }
-        if not self.path.exists():
+        found = self.path.exists()
+        if not found:
             create_ring(self.path, layout, metadata)
         ring = open_ring(self.path)
         shapes = {name: tensor.shape for name, tensor in ring.tensors.items()}
@@ -193,6 +197,12 @@ class Recorder:
             )
         self._take_lock()
         self._ring = ring
+        if found:
+            warnings.warn(
+                f"{self.path} holds a recording already, which goes on; overwrite=True starts anew.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
     def _take_lock(self) -> None:
         """Two writers would mix their rows; the lock goes with the process, however it ends."""

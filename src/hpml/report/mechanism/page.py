@@ -44,7 +44,7 @@ def mechanism_page(found: Mechanism) -> Page:
         Fact(f"{share:.1f} %", "of the raw orbit is left in rock-paper-scissors when the residual is dropped"),
         Fact(f"{cycle['treated, adjust'].exploitable:.4f}", "exploitability when it is adjusted instead"),
         Fact(f"{found.accuracy.cosines[OURS][-1].mean():.3f}", "cosine to the exact direction in 3-D"),
-        Fact(f"{kept} of {counted}", "bounds hold where their assumptions do"),
+        Fact(f"{kept} of {counted}", "bounds hold on the runs that should keep them"),
     ]
     lead = (
         "Learners that update at once follow one joint field. Part of it climbs a hill that they share, the rest "
