@@ -71,7 +71,6 @@ def diagnose(
     console = Console()
     if conventions is not None and conventions < 1:
         raise ValueError(f"--conventions must be at least 1, got {conventions}.")
-    _make_folder(out)
     with _progress(console) as progress:
         task = progress.add_task("reading", total=4)
         found = diagnose_samples(
@@ -82,6 +81,7 @@ def diagnose(
             progress=lambda words: progress.update(task, advance=1, description=words),
         )
         progress.update(task, advance=1, description="drawing")
+        _make_folder(out)  # a file that cannot be read leaves no folder behind
         options = [] if field is None else ["--field", str(field)]
         options += [] if conventions is None else ["--conventions", str(conventions)]
         options += [] if limit == LIMIT else ["--limit", str(limit)]
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _make_folder(out: Path) -> None:
-    """What cannot be written should stop the work before it starts."""
+    """The folder, or one sentence where it cannot be made."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
