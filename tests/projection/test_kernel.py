@@ -120,7 +120,7 @@ slopes = eqx.filter_jit(lambda basis, u: basis.gradients(u))
 jacobians = eqx.filter_jit(lambda basis, u: jax.vmap(jax.jacobian(lambda v: basis.values(v[None])[0]))(u))
 
 
-@given(st.integers(0, 10_000), st.sampled_from([1, 2, 5]), st.booleans())
+@given(st.integers(0, 10_000), st.integers(1, 5), st.booleans())
 def test_gradients_of_the_basis_are_its_derivatives(seed, d, waves):
     basis = gradients.potentials(d, 1.2 if waves else None, 8, seed)
     u = np.random.default_rng(seed).normal(size=(3, d))
