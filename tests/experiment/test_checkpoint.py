@@ -24,9 +24,7 @@ numbers = st.integers(-(2**80), 2**80) | st.floats(allow_nan=False) | st.boolean
 trees = st.recursive(
     arrays | arrays.map(jnp.asarray) | keys | numbers | st.none(),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-        | st.tuples(inner, inner)
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3) | st.tuples(inner, inner)
     ),
     max_leaves=8,
 )

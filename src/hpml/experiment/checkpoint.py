@@ -236,4 +236,6 @@ def _full(update: int, error: OSError, known: list[int]) -> str:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     reason = "the disk is full" if full else (error.strerror or str(error)).lower()
     good = f"that of update {known[-1]} is whole" if known else "there was none before it"
-    return f"The checkpoint of update {update} could not be written, {reason}: make room and go on with --resume ({good})."
+    return (
+        f"The checkpoint of update {update} could not be written, {reason}: make room and go on with --resume ({good})."
+    )
