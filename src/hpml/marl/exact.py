@@ -28,10 +28,8 @@ def observations(env: MatrixGame) -> Observation:
     """What the agents see in every row, to ask a policy for its table: parts have shape (rows, agents, ...)."""
     played = np.argwhere(np.ones(env.game.sizes, bool))[: rows(env) - 1]
     first = np.full((1, len(env.game.sizes)), -1)
-    seen = [
-        env._observe(Round(np.asarray(last, np.int32), np.array(0, np.int32)))
-        for last in np.concatenate([first, played])
-    ]
+    nothing = np.zeros((), np.int32)
+    seen = [env.observe(Round(last.astype(np.int32), nothing)) for last in np.concatenate([first, played])]
     return Observation(*(None if part[0] is None else np.stack(part) for part in zip(*seen, strict=True)))
 
 

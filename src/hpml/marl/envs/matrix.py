@@ -65,7 +65,7 @@ class MatrixGame(Env):
         n, K = len(sizes), max(sizes)
         if n < 2:
             raise ValueError(
-                "A matrix game needs at least two agents: payoffs of shape (agents, actions, actions, ...)."
+                "A matrix game needs two agents or more: payoffs of shape (agents, actions, actions, ...)."
             )
         if isinstance(self.horizon, bool) or int(self.horizon) != self.horizon or self.horizon < 1:
             raise ValueError(f"horizon must be a positive number of rounds, got {self.horizon}.")
@@ -90,16 +90,17 @@ class MatrixGame(Env):
     def reset(self, key: Any) -> tuple[Round, Observation]:
         """See `Env.reset`: nothing is drawn, so that every episode begins alike."""
         start = Round(jnp.full(self.spec.agents, -1, jnp.int32), jnp.zeros((), jnp.int32))
-        return start, self._observe(start)
+        return start, self.observe(start)
 
-    def step(self, state: Round, actions: Int[Array, " agents"], key: Any) -> tuple[Round, Step]:
+    def step(self, state: Round, actions: Any, key: Any) -> tuple[Round, Step]:
         """See `Env.step`."""
         played = self._checked(actions)
         rewards = jnp.asarray(self.padded)[(slice(None), *played)]
         state = Round(played, state.rounds + 1)
-        return state, Step(self._observe(state), rewards, state.rounds >= self.spec.horizon, played)
+        return state, Step(self.observe(state), rewards, state.rounds >= self.spec.horizon, played)
 
-    def _observe(self, state: Round) -> Observation:
+    def observe(self, state: Round) -> Observation:
+        """What the agents see of a state."""
         n, K = self.spec.agents, self.spec.actions
         mask = jnp.asarray(np.arange(K) < np.array(self.game.sizes)[:, None]) if self.spec.masked else None
         if not self.memory:
