@@ -109,7 +109,7 @@ def test_bytes_after_the_end_are_found(two):
 def test_nothing_whole_is_one_sentence_and_nothing_at_all_is_none(tmp_path):
     assert load_checkpoint(tmp_path, TREE) is None
     save_checkpoint(tmp_path, 1, TREE).write_bytes(b"")
-    with pytest.raises(ValueError, match="No checkpoint in .* is whole"):
+    with pytest.raises(ValueError, match=r"No checkpoint in .* is whole"):
         load_checkpoint(tmp_path, TREE)
 
 

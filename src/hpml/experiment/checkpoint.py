@@ -211,8 +211,8 @@ def _rebuild(template: Any, arrays: dict[str, np.ndarray], header: dict[str, Any
             found = jax.random.wrap_key_data(jnp.asarray(found), impl=keys.get(name))
         if tuple(found.shape) != tuple(leaf.shape) or found.dtype != leaf.dtype:
             raise ValueError(
-                f"{name} is {found.dtype}{list(found.shape)} in {path} and {leaf.dtype}{list(leaf.shape)} in the program: "
-                "the two were made with other settings."
+                f"{name} is {found.dtype}{list(found.shape)} in {path} and {leaf.dtype}{list(leaf.shape)} in the "
+                "program: the two were made with other settings."
             )
         leaves.append(found if isinstance(leaf, np.ndarray | np.generic) else jnp.asarray(found))
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
@@ -229,7 +229,7 @@ def _is_key(leaf: Any) -> bool:
 
 def _bytes(array: np.ndarray) -> memoryview:
     """The array's bytes, with no copy where it is contiguous."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _full(update: int, error: OSError, known: list[int]) -> str:
