@@ -1,0 +1,166 @@
+"""The run folder: one folder holds all that there is to know about a run.
+
+config.json      everything that was asked for
+versions.json    what it ran with, an entry each time it was started
+seeds.json       the seeds that train together
+metrics/         Parquet, a part a checkpoint
+events/          TensorBoard's curves, a folder a seed
+checkpoints/     safetensors, the newest few
+videos/          films of evaluation episodes
+"""
+
+import fcntl
+import json
+import os
+import platform
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from hpml.experiment.checkpoint import sync_folder
+
+PACKAGES = ("hpml", "jax", "jaxlib", "equinox", "optax", "numpy", "dm-meltingpot", "dmlab2d")
+PARTS = ("metrics", "events", "checkpoints", "videos")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder that belongs to one run, and to one process at a time while `lock` is held."""
+
+    path: Path
+    lock: int
+
+    @property
+    def metrics(self) -> Path:
+        """The Parquet files."""
+        return self.path / "metrics"
+
+    @property
+    def events(self) -> Path:
+        """TensorBoard's files."""
+        return self.path / "events"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def videos(self) -> Path:
+        """The films."""
+        return self.path / "videos"
+
+    def close(self) -> None:
+        """Let another process have the folder."""
+        os.close(self.lock)
+
+
+def create_run(path: Path, config: dict[str, Any], seeds: list[int]) -> RunFolder:
+    """A new folder for a run; a folder that holds anything is refused."""
+    if (path / "config.json").exists():
+        raise ValueError(f"{path} holds a run already: go on with it by --resume, or choose another --out.")
+    if path.is_dir() and (other := sorted(entry.name for entry in path.iterdir() if entry.name != "lock")):
+        raise ValueError(f"{path} holds other things ({', '.join(other[:3])}): choose another --out.")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        for part in PARTS:
+            (path / part).mkdir(exist_ok=True)
+    except OSError as error:
+        reason = "it is a file" if path.is_file() else (error.strerror or str(error)).lower()
+        raise ValueError(f"--out {path} cannot be made a folder ({reason}): choose another place.") from error
+    folder = RunFolder(path, _lock(path))
+    write_json(path / "seeds.json", {"seeds": seeds})
+    write_json(path / "config.json", config)  # last: a folder with a config is a run
+    return folder
+
+
+def open_run(path: Path, config: dict[str, Any], may_change: frozenset[str]) -> RunFolder:
+    """The folder of a run that goes on; a config that differs in a field that may not change is refused."""
+    stored = read_config(path)
+    for name in dict.fromkeys([*stored, *config]):
+        if name in may_change or stored.get(name) == config.get(name):
+            continue
+        was, now = stored.get(name), config.get(name)
+        if isinstance(was, dict) and isinstance(now, dict):
+            inner = next(key for key in [*was, *now] if was.get(key) != now.get(key))
+            name, was, now = inner, was.get(inner), now.get(inner)
+        raise ValueError(
+            f"The run in {path} has {_option(name)} {_shown(was)}, and {_shown(now)} was asked for: leave the option "
+            "out to go on with the run, or choose another --out."
+        )
+    folder = RunFolder(path, _lock(path))
+    write_json(path / "config.json", stored | {name: config[name] for name in may_change if name in config})
+    return folder
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The stored config of a run."""
+    file = path / "config.json"
+    if not file.exists():
+        parent = path.parent if path.parent.is_dir() else Path()
+        runs = [entry.name for entry in parent.iterdir() if (entry / "config.json").exists()]
+        near = get_close_matches(path.name, runs)
+        hint = f" Did you mean {', '.join(str(path.with_name(name)) for name in near)}?" if near else ""
+        raise ValueError(f"There is no run in {path} to go on with.{hint}")
+    try:
+        return json.loads(file.read_text())
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read: it was changed by hand or damaged.") from error
+
+
+def note_versions(folder: RunFolder, device: str, update: int) -> str | None:
+    """Add what this start runs with to versions.json; one sentence where it is not what the run began with."""
+    now = {name: _version(name) for name in PACKAGES}
+    now |= {"python": platform.python_version(), "platform": platform.platform(), "device": device}
+    file = folder.path / "versions.json"
+    starts = json.loads(file.read_text())["starts"] if file.exists() else []
+    entry = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "update": update, "versions": now}
+    write_json(file, {"starts": [*starts, entry]})
+    if not starts:
+        return None
+    first = starts[0]["versions"]
+    changed = [f"{name} {first.get(name)} -> {now[name]}" for name in now if first.get(name) != now[name]]
+    if not changed:
+        return None
+    return f"The run was begun with other versions ({', '.join(changed)}): it may not be what it would have been."
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a file that is whole or not there."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w") as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def _lock(path: Path) -> int:
+    """A lock that the system takes back when the process ends, however it ends."""
+    handle = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise ValueError(f"Another process is working on the run in {path}: wait for it, or stop it first.") from error
+    return handle
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else str(value)
