@@ -1,0 +1,1 @@
+"""Several agents that learn at once: environments, algorithms, collection and the projection inside their updates."""

@@ -1,0 +1,1 @@
+"""Environment families, one file each; the file's name is the first part of an environment's name."""

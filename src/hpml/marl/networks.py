@@ -1,0 +1,177 @@
+"""Actors and critics: sprites, one dense layer over the picture, one more, and a head.
+
+The engine draws its pictures from squares of 8 x 8 pixels, so the first layer reads a square at a time: one matrix
+product. Every agent has parameters of its own along a first axis, and what is written here is for one agent; `jax.vmap`
+runs all of them.
+
+The central critic differs from independent ones by one sum: each agent's first layer is added up over the agents before
+the non-linearity, so that every value head sees everybody. Both have the same number of parameters.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from hpml.marl.env import Spec
+from hpml.marl.settings import Settings
+
+
+class Dense(eqx.Module):
+    """x -> x W + b, W orthogonal at first."""
+
+    weight: Float[Array, "*agents inputs outputs"]
+    bias: Float[Array, "*agents outputs"]
+
+    def __call__(self, x: Array) -> Array:
+        """From (..., inputs) to (..., outputs)."""
+        return x @ self.weight + self.bias
+
+
+def dense(key: Array, inputs: int, outputs: int, gain: float) -> Dense:
+    """A layer whose weights are orthogonal times `gain`."""
+    draw = jax.nn.initializers.orthogonal(gain) if inputs else jax.nn.initializers.zeros
+    return Dense(draw(key, (inputs, outputs), jnp.float32), jnp.zeros(outputs, jnp.float32))
+
+
+class Sight(eqx.Module):
+    """What an agent sees, as the input of its first hidden layer."""
+
+    vector: Dense
+    sprites: Dense | None
+    picture: Dense | None
+
+    def __call__(self, vector: Array, patches: Any) -> Array:
+        """From vectors (..., numbers) and patches (..., cells, pixels) in bytes to (..., hidden)."""
+        total = self.vector(vector)
+        if self.sprites is not None and self.picture is not None:
+            drawn = jax.nn.relu(self.sprites(patches.astype(jnp.float32) / 255.0))
+            total = total + self.picture(drawn.reshape(*drawn.shape[:-2], -1))
+        return total
+
+
+def sight(key: Array, spec: Spec, settings: Settings, extra: int = 0) -> Sight:
+    """A first layer for an environment, with `extra` numbers beside the ones that it gives."""
+    keys = jax.random.split(key, 3)
+    gain = 2**0.5
+    vector = dense(keys[0], spec.vector + extra, settings.hidden, gain)
+    if spec.image is None:
+        return Sight(vector, None, None)
+    cells, pixels = patch_shape(spec)
+    sprites = dense(keys[1], pixels, settings.sprites, gain)
+    return Sight(vector, sprites, dense(keys[2], cells * settings.sprites, settings.hidden, gain))
+
+
+def patch_shape(spec: Spec) -> tuple[int, int]:
+    """How many squares the picture has, and how many bytes a square."""
+    assert spec.image is not None
+    height, width, channels = spec.image
+    side = spec.patch
+    return -(-height // side) * -(-width // side), side * side * channels
+
+
+def to_patches(image: Array, side: int) -> Array:
+    """Pictures (..., height, width, channels) as squares (..., cells, pixels); a last broken square is filled up."""
+    *lead, height, width, channels = image.shape
+    rows, columns = -(-height // side), -(-width // side)
+    spare = [(0, 0)] * len(lead) + [(0, rows * side - height), (0, columns * side - width), (0, 0)]
+    if any(more for _, more in spare):
+        image = jnp.pad(image, spare)
+    squares = image.reshape(*lead, rows, side, columns, side, channels)
+    return jnp.moveaxis(squares, -3, -4).reshape(*lead, rows * columns, side * side * channels)
+
+
+class Actor(eqx.Module):
+    """One agent's policy: what it sees, an optional memory, and a logit for each action."""
+
+    sight: Sight
+    hidden: Dense
+    memory: eqx.nn.GRUCell | None
+    head: Dense
+
+    def __call__(self, vector: Array, patches: Any, memory: Any, starts: Array) -> tuple[Array, Any]:
+        """Logits of chunks (samples, steps, actions), and the memory after the last step.
+
+        `memory` (samples, units) is what was known before the first step, `starts` (samples, steps) where an episode
+        begins and nothing is known.
+        """
+        x = jax.nn.relu(self.hidden(jax.nn.relu(self.sight(vector, patches))))
+        if self.memory is not None:
+            remember = jax.vmap(self.memory)
+
+            def step(known: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+                seen, start = now
+                known = remember(seen, jnp.where(start[:, None], 0.0, known))
+                return known, known
+
+            memory, x = jax.lax.scan(step, memory, (jnp.moveaxis(x, 1, 0), jnp.moveaxis(starts, 1, 0)))
+            x = jnp.moveaxis(x, 0, 1)
+        return self.head(x), memory
+
+
+def init_actor(key: Array, spec: Spec, settings: Settings) -> Actor:
+    """One agent's first policy, almost uniform over the actions."""
+    keys = jax.random.split(key, 4)
+    units = settings.memory or settings.hidden
+    return Actor(
+        sight(keys[0], spec, settings, spec.agents if settings.share else 0),
+        dense(keys[1], settings.hidden, settings.hidden, 2**0.5),
+        eqx.nn.GRUCell(settings.hidden, settings.memory, key=keys[2]) if settings.memory else None,
+        dense(keys[3], units, spec.actions, 0.01),
+    )
+
+
+def init_actors(key: Array, spec: Spec, settings: Settings) -> Actor:
+    """All agents' policies along a first axis, or the one that they share."""
+    if settings.share:
+        return init_actor(key, spec, settings)
+    return jax.vmap(lambda k: init_actor(k, spec, settings))(jax.random.split(key, spec.agents))
+
+
+class Critic(eqx.Module):
+    """Values for every agent, from everybody's observations (`central`) or each from its own.
+
+    `actions`, where there is one, adds what the other agents do; heads then give a value for each own action.
+    """
+
+    sight: Sight
+    actions: Float[Array, "agents actions hidden"] | None
+    hidden: Dense
+    head: Dense
+    central: bool = eqx.field(static=True)
+
+    def __call__(self, vector: Array, patches: Any, actions: Any = None) -> Array:
+        """Values (agents, samples, outputs) from arrays whose first two axes are agents and samples."""
+        x = jax.vmap(lambda see, v, p: see(v, p))(self.sight, vector, patches)
+        agents = x.shape[0]
+        if self.central:
+            x = jnp.broadcast_to(jnp.sum(x, 0, keepdims=True) / agents**0.5, x.shape)
+        if self.actions is not None:
+            played = jax.vmap(lambda table, a: table[a])(self.actions, actions)
+            x = x + (jnp.sum(played, 0, keepdims=True) - played) / agents**0.5
+        x = jax.vmap(lambda layer, y: layer(y))(self.hidden, jax.nn.relu(x))
+        return jax.vmap(lambda layer, y: layer(y))(self.head, jax.nn.relu(x))
+
+
+def init_critic(key: Array, spec: Spec, settings: Settings, central: bool, counterfactual: bool = False) -> Critic:
+    """A critic that sees what the actors see and what they remember."""
+
+    def one(key: Array) -> tuple[Sight, Any, Dense, Dense]:
+        keys = jax.random.split(key, 4)
+        table = jax.nn.initializers.orthogonal(1.0)(keys[1], (spec.actions, settings.hidden), jnp.float32)
+        return (
+            sight(keys[0], spec, settings, settings.memory),
+            table if counterfactual else None,
+            dense(keys[2], settings.hidden, settings.hidden, 2**0.5),
+            dense(keys[3], settings.hidden, spec.actions if counterfactual else 1, 1.0),
+        )
+
+    return Critic(*jax.vmap(one)(jax.random.split(key, spec.agents)), central=central)
+
+
+def count_parameters(tree: Any) -> int:
+    """How many numbers a network has."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))

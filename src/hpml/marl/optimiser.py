@@ -1,0 +1,41 @@
+"""The optimisers of actors and critic: gradients scaled down agent by agent, then Adam."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from hpml.marl.settings import Settings
+
+Tree = Any
+
+
+def agent_norms(gradients: Tree) -> Array:
+    """The length of each agent's block; agents are the first axis of every leaf."""
+    squares = [jnp.sum(leaf.reshape(leaf.shape[0], -1) ** 2, -1) for leaf in jax.tree.leaves(gradients)]
+    return jnp.sqrt(sum(squares[1:], squares[0]))
+
+
+def clip_agents(longest: float) -> optax.GradientTransformation:
+    """Scale each agent's block down to `longest`; the others' gradients do not matter."""
+
+    def update(gradients: Tree, state: optax.EmptyState, params: Tree = None) -> tuple[Tree, optax.EmptyState]:
+        norms = agent_norms(gradients)
+        factor = longest / jnp.maximum(norms, longest)
+        scaled = jax.tree.map(lambda g: g * factor.reshape(-1, *[1] * (g.ndim - 1)), gradients)
+        return scaled, state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def actor_optimiser(settings: Settings) -> optax.GradientTransformation:
+    """What follows the projection in the actors' chain."""
+    clip = optax.clip_by_global_norm(settings.max_gradient) if settings.share else clip_agents(settings.max_gradient)
+    return optax.chain(clip, optax.adam(settings.actor_rate, eps=settings.epsilon))
+
+
+def critic_optimiser(settings: Settings) -> optax.GradientTransformation:
+    """The critics' chain; heads of different agents share it but not their parameters."""
+    return optax.chain(clip_agents(settings.max_gradient), optax.adam(settings.critic_rate, eps=settings.epsilon))

@@ -1,0 +1,34 @@
+"""Policies over finitely many actions, some of which may be forbidden."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Int
+
+# Forbidden actions get this logit: their probability is 0 in float32, and no gradient is NaN.
+FORBIDDEN = -1e9
+
+
+def allowed(logits: Array, mask: Any) -> Array:
+    """Log-probabilities (..., actions), those of forbidden actions practically minus infinity."""
+    return jax.nn.log_softmax(logits if mask is None else jnp.where(mask, logits, FORBIDDEN))
+
+
+def chosen(log_policy: Array, actions: Int[Array, "..."]) -> Array:
+    """The log-probability of the actions that were taken."""
+    return jnp.take_along_axis(log_policy, actions[..., None], -1)[..., 0]
+
+
+def entropy_of(log_policy: Float[Array, "*batch actions"]) -> Float[Array, "*batch"]:
+    """The entropy of each policy; a forbidden action adds nothing."""
+    return -jnp.sum(jnp.where(log_policy > 0.5 * FORBIDDEN, jnp.exp(log_policy) * log_policy, 0.0), -1)
+
+
+class Played(NamedTuple):
+    """Actions with their log-probabilities, (..., agents), and the memory after them."""
+
+    actions: Array
+    log_probs: Array
+    memory: Any
