@@ -10,9 +10,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from hpml.geometry.arrays import Array
 from hpml.marl.env import Observation, Spec
 from hpml.marl.networks import to_patches
 from hpml.marl.settings import Settings
