@@ -40,11 +40,10 @@ def count_switches(convention: Int[Array, "T E agents"], done: Bool[Array, "T E"
     times = jnp.arange(len(shown))[:, None]
     before = _latest_before(jnp.where(takes_part, times[..., None], -1))  # each player's last interaction
     start = _latest_before(jnp.where(done, times, -1)) + 1
-    step = jnp.where(takes_part, before, -1).max(-1)
-    alike = (before == step[..., None]) | ~takes_part
+    step = jnp.where(takes_part, before, -1).max(-1)  # everybody's last one, where the same players met then
     found = jnp.take_along_axis(shown, jnp.maximum(step, 0)[..., None], axis=0)
     same_players = ((found >= 0) == takes_part).all(-1)
-    pairs = takes_part.any(-1) & alike.all(-1) & same_players & (step >= start) & (step >= 0)
+    pairs = takes_part.any(-1) & same_players & (step >= start) & (step >= 0)
     changed = pairs & (found != shown).any(-1)
     return Switches(takes_part.any(-1).sum(), pairs.sum(), changed.sum())
 
