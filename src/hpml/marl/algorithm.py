@@ -7,7 +7,7 @@ the same lines for all of them.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,21 @@ from jaxtyping import Float
 from hpml.marl.advantage import Scale, advantages_of
 from hpml.marl.networks import Actor, Critic
 from hpml.marl.policy import allowed, chosen, entropy_of
-from hpml.marl.rollout import Batch, Rollout, Seen, mend
+from hpml.marl.rollout import Batch, Rollout, mend
 from hpml.marl.settings import Settings
 
 Tree = Any
+
+
+class Judged(NamedTuple):
+    """What the critic makes of a rollout, in units of its rewards.
+
+    `returns` is what it should have foretold, `foretold` what it did.
+    """
+
+    advantages: Float[Array, "T E agents"]
+    returns: Float[Array, "T E agents"]
+    foretold: Float[Array, "T E agents"]
 
 
 class Algorithm(ABC):
@@ -45,50 +56,54 @@ class Algorithm(ABC):
         scale: Scale,
         actors: Actor,
         batch: Batch,
-        last: Seen,
+        last: Batch,
         rollout: Rollout,
         settings: Settings,
-    ) -> tuple[Float[Array, "T E agents"], Float[Array, "T E agents"]]:
-        """Advantages and the returns that the critic should have foretold, both in units of the rewards in `rollout`.
+        key: Array,
+    ) -> Judged:
+        """Advantages and returns from the critic before the update.
 
         `batch` has the inputs of the networks, without advantages and targets yet; `last` those of the last
-        observation, (agents, E, ...), memory included.
+        observation, as one half of E chunks of one step in which nobody has acted. `key` is for draws.
         """
         values = mend(critic_values(critic, batch)[..., 0], settings)
-        after = jnp.moveaxis(critic(last.vector, last.patches)[..., 0], 0, -1)
+        after = jnp.moveaxis(critic_values(critic, last)[0, :, :, 0, 0], 0, -1)
         values = jnp.concatenate([values, after[None]]) * scale.deviation + scale.centre
         ends = jnp.broadcast_to(rollout.starts[1:, :, None], rollout.rewards.shape)
         advantages = advantages_of(rollout.rewards, values, ends, settings.discount, settings.trace)
-        return advantages, advantages + values[:-1]
+        return Judged(advantages, advantages + values[:-1], values[:-1])
 
     def critic_loss(self, critic: Critic, batch: Batch, settings: Settings) -> Array:
         """Half the mean square error of the values, summed over agents."""
         values = critic_values(critic, batch)[..., 0]
         return 0.5 * jnp.sum(jnp.mean((values - batch.targets) ** 2, axis=(0, 2, 3)))
 
+    def loss(
+        self, actors: Actor, half: Batch, settings: Settings, weight: Array | float = 1.0
+    ) -> tuple[Array, dict[str, Array]]:
+        """The actors' losses on one half, added up, and what to log of each agent; `weight` multiplies the gains."""
+        log_probs, entropy = evaluate(actors, half, settings)
+        log_ratio = log_probs - half.log_probs
+        gain = weight * self.objective(log_ratio, half.advantages, settings)
+        mean = lambda x: jnp.mean(x, axis=(1, 2))  # noqa: E731
+        seen = {
+            "gain": mean(gain),
+            "entropy": mean(entropy),
+            "divergence": mean(jnp.exp(log_ratio) - 1.0 - log_ratio),
+            "clipped": mean((jnp.abs(jnp.exp(log_ratio) - 1.0) > settings.clip).astype(jnp.float32)),
+        }
+        return -jnp.sum(mean(gain) + settings.entropy * mean(entropy)), seen
+
     def gradients(
-        self, actors: Actor, batch: Batch, settings: Settings, move: Callable[[int, Tree], Tree], key: Array
+        self, actors: Actor, batch: Batch, settings: Settings, move: Callable[[Any, Tree], Tree], key: Array
     ) -> tuple[Tree, dict[str, Array]]:
         """Gradients of the losses from each half of the batch, (half, ...), and what to log, (half, agents).
 
         All agents at once unless an algorithm says otherwise. `move(i, gradient)` tells where the optimiser alone would
         take agent i; `key` is the same for all minibatches of an update.
         """
-
-        def loss(actors: Actor, half: Batch) -> tuple[Array, dict[str, Array]]:
-            log_probs, entropy = evaluate(actors, half, settings)
-            ratio = log_probs - half.log_probs
-            gain = self.objective(ratio, half.advantages, settings)
-            mean = lambda x: jnp.mean(x, axis=(1, 2))  # noqa: E731
-            seen = {
-                "gain": mean(gain),
-                "entropy": mean(entropy),
-                "divergence": mean(jnp.exp(ratio) - 1.0 - ratio),
-                "clipped": mean((jnp.abs(jnp.exp(ratio) - 1.0) > settings.clip).astype(jnp.float32)),
-            }
-            return -jnp.sum(mean(gain) + settings.entropy * mean(entropy)), seen
-
-        return jax.vmap(jax.grad(loss, has_aux=True), in_axes=(None, 0))(actors, batch)
+        slope = jax.grad(self.loss, has_aux=True)
+        return jax.vmap(lambda half: slope(actors, half, settings))(batch)
 
 
 def policies(actors: Actor, batch: Batch, settings: Settings) -> Array:

@@ -129,8 +129,9 @@ class Trainer:
         rewards, sums, running = self._rewards(learner, rollout)
         rollout = eqx.tree_at(lambda r: r.rewards, rollout, rewards)
         batch, last = self._batch(rollout)
-        advantages, returns = algorithm.assess(
-            learner.critic, learner.values, learner.actors, batch, last, rollout, settings
+        passes_key, assess_key = jax.random.split(key)
+        advantages, returns, foretold = algorithm.assess(
+            learner.critic, learner.values, learner.actors, batch, last, rollout, settings, assess_key
         )
         values = follow(learner.values, returns) if settings.normalise_values else learner.values
         targets = (returns - values.centre) / values.deviation
@@ -141,8 +142,8 @@ class Trainer:
         )
         learner = eqx.tree_at(lambda x: (x.values, x.sums, x.running), learner, (values, sums, running))
         before = learner.actors
-        learner, halves, logs = self._passes(learner, batch, key)
-        logs["explained"] = _explained(returns, advantages)
+        learner, halves, logs = self._passes(learner, batch, passes_key)
+        logs["explained"] = _explained(returns, foretold)
         finite = jnp.all(
             jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((learner.actors, learner.critic, logs))])
         )
@@ -158,19 +159,24 @@ class Trainer:
         sums = follow(learner.sums, totals)
         return rewards / sums.deviation, sums, running
 
-    def _batch(self, rollout: Rollout) -> tuple[Batch, Seen]:
+    def _batch(self, rollout: Rollout) -> tuple[Batch, Batch]:
         """The inputs of the networks in the learner's layout, and those of the last observation."""
-        settings = self.settings
-        T = settings.rollout
-        seen = see(jax.tree.map(lambda x: x[:T], rollout.observation), self.spec, settings)
-        starts = jnp.broadcast_to(rollout.starts[:T, :, None], rollout.actions.shape)
-        memory = None if rollout.memory is None else rollout.memory[:T]
-        zeros = jnp.zeros_like(rollout.rewards)
-        batch = Batch(seen, starts, memory, rollout.actions, rollout.log_probs, zeros, zeros)
-        last = see(jax.tree.map(lambda x: x[T], rollout.observation), self.spec, settings)
-        if rollout.memory is not None:
-            last = eqx.tree_at(lambda s: s.vector, last, jnp.concatenate([last.vector, rollout.memory[T]], -1))
-        return cut(batch, settings), _agents_first(last, 1)
+        T = self.settings.rollout
+
+        def inputs(times: slice, actions: Array, log_probs: Array) -> Batch:
+            seen = see(jax.tree.map(lambda x: x[times], rollout.observation), self.spec, self.settings)
+            starts = jnp.broadcast_to(rollout.starts[times, :, None], actions.shape)
+            memory = None
+            if rollout.memory is not None:
+                # What an actor knew before an episode began is forgotten, so the critic must not see it either.
+                memory = jnp.where(starts[..., None], 0.0, rollout.memory[times])
+            zeros = jnp.zeros_like(log_probs)
+            return Batch(seen, starts, memory, actions, log_probs, zeros, zeros)
+
+        batch = inputs(slice(T), rollout.actions, rollout.log_probs)
+        last = inputs(slice(T, T + 1), jnp.zeros_like(rollout.actions[:1]), jnp.zeros_like(rollout.log_probs[:1]))
+        # (1, E, agents, ...) to (half, agents, chunks, steps, ...): one half, and each environment a chunk of one step
+        return cut(batch, self.settings), jax.tree.map(lambda x: jnp.moveaxis(x, 2, 1)[:, :, :, None], last)
 
     def _passes(self, learner: Learner, batch: Batch, key: Array) -> tuple[Learner, Tree, dict[str, Array]]:
         """Every pass and minibatch; the halves of the very first gradient, and logs averaged over the steps."""
@@ -242,7 +248,7 @@ def _agents_first(seen: Seen, axis: int) -> Seen:
     return jax.tree.map(lambda x: jnp.moveaxis(x, axis, 0), seen)
 
 
-def _explained(returns: Array, advantages: Array) -> Array:
+def _explained(returns: Array, foretold: Array) -> Array:
     """The share of the returns' variance that the critic foretold, for each agent."""
-    left = jnp.var(advantages, axis=(0, 1))
+    left = jnp.var(returns - foretold, axis=(0, 1))
     return 1.0 - left / jnp.maximum(jnp.var(returns, axis=(0, 1)), 1e-8)

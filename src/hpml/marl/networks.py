@@ -163,7 +163,7 @@ def init_critic(key: Array, spec: Spec, settings: Settings, central: bool, count
         keys = jax.random.split(key, 4)
         table = jax.nn.initializers.orthogonal(1.0)(keys[1], (spec.actions, settings.hidden), jnp.float32)
         return (
-            sight(keys[0], spec, settings, settings.memory),
+            sight(keys[0], spec, settings, settings.memory + (spec.agents if settings.share else 0)),
             table if counterfactual else None,
             dense(keys[2], settings.hidden, settings.hidden, 2**0.5),
             dense(keys[3], settings.hidden, spec.actions if counterfactual else 1, 1.0),
