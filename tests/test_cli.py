@@ -61,7 +61,7 @@ def test_every_option_is_explained(capsys, command, options):
         assert len(re.findall(r"[a-z]{2,}", text)) >= 4, option
 
 
-@pytest.mark.parametrize("wrong", ["mechanisms", "train", "foo"])
+@pytest.mark.parametrize("wrong", ["mechanisms", "trains", "foo"])
 def test_a_wrong_command_gets_one_sentence(capsys, wrong):
     status, out, err = run(capsys, wrong)
     assert status == 2

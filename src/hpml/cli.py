@@ -1,5 +1,7 @@
-"""The command line: `hpml mechanism`, `hpml diagnose` and `hpml list`."""
+"""The command line: `hpml mechanism`, `hpml train`, `hpml diagnose` and `hpml list`."""
 
+import argparse
+import dataclasses
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +15,8 @@ from rich.table import Table
 
 from hpml.catalogue import list_games, list_projectors, list_rules, summary
 from hpml.diagnosis import diagnose as diagnose_samples
+from hpml.experiment.config import TrainConfig, from_json, train_config
+from hpml.experiment.store import read_config
 from hpml.geometry import domain, metric
 from hpml.mechanism.config import MechanismConfig
 from hpml.mechanism.suite import EXPERIMENTS, run_mechanism
@@ -45,6 +49,32 @@ def mechanism(
         path = write_mechanism(found, out)
     console.print(summary_table(found))
     console.print("report:", str(path.resolve()), soft_wrap=True)
+
+
+def train(
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),  # noqa: B008 (frozen)
+) -> None:
+    """Train several agents at once and keep all that happened: curves, diagnostics, checkpoints.
+
+    A run that is stopped, by Ctrl-C or by anything else, goes on with --resume as if nothing had happened.
+
+    Args:
+        config: What is trained, and how.
+    """
+    from hpml.experiment.result import result_table
+    from hpml.experiment.run import train as run
+
+    console = Console()
+    result = run(config, console)
+    place = shlex.quote(str(result.folder))
+    if result.stopped is not None:
+        sentence = (
+            f"Stopped after update {result.update} of {result.total}. Go on with: hpml train --resume --out {place}"
+        )
+        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        raise SystemExit(128 + result.stopped)
+    console.print(result_table(result.folder))
+    console.print("run:", str(result.folder.resolve()), soft_wrap=True)
 
 
 def diagnose(
@@ -116,7 +146,12 @@ def list_() -> None:
         console.print(table, "")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"mechanism": mechanism, "diagnose": diagnose, "list": list_}
+COMMANDS: dict[str, Callable[..., None]] = {
+    "mechanism": mechanism,
+    "train": train,
+    "diagnose": diagnose,
+    "list": list_,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -125,8 +160,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not given[0].startswith("-") and given[0] not in COMMANDS:
         _stop(f"hpml has no command {given[0]!r}: it has {', '.join(COMMANDS)}. Each explains itself with --help.")
     try:
+        commands = COMMANDS | ({"train": _train_from(given[1:])} if given[0] == "train" else {})
         tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
+            commands,
             prog="hpml",
             args=given,
             description="Split the joint update of several learners into the part that climbs one hill and the part "
@@ -136,6 +172,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _stop(str(error))
     except KeyboardInterrupt:
         _stop("stopped.")
+
+
+def _train_from(arguments: Sequence[str]) -> Callable[..., None]:
+    """`train` with the defaults that the arguments ask for: the environment's preset, or the run that goes on."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("env", "algo", "projection", "preset", "out"):
+        first.add_argument(f"--{name}")
+    first.add_argument("--resume", action="store_true")
+    given = {name: value for name, value in vars(first.parse_known_args(arguments)[0]).items() if value is not None}
+    resume = given.pop("resume")
+    given["preset_name"] = given.pop("preset", "auto")
+    out = Path(given.pop("out")) if "out" in given else None
+    default = train_config(**given, out=out)
+    if resume:
+        default = dataclasses.replace(from_json(read_config(default.folder)), resume=True, out=default.folder)
+
+    def command(config: Annotated[TrainConfig, tyro.conf.arg(name="")] = default) -> None:
+        train(config)
+
+    command.__doc__ = train.__doc__
+    return command
 
 
 def _make_folder(out: Path) -> None:

@@ -15,7 +15,7 @@ CONFIG = {"env": "matrix/stag_hunt", "steps": 100, "workers": 2, "settings": {"r
 def test_a_run_goes_on_with_its_config_and_may_change_what_does_not_matter(tmp_path):
     create_run(tmp_path / "run", CONFIG, [3, 4]).close()
     assert json.loads((tmp_path / "run" / "seeds.json").read_text()) == {"seeds": [3, 4]}
-    open_run(tmp_path / "run", CONFIG | {"workers": 5}, frozenset({"workers"})).close()
+    open_run(tmp_path / "run", CONFIG | {"workers": 5}, [3, 4], frozenset({"workers"})).close()
     assert read_config(tmp_path / "run") == CONFIG | {"workers": 5}
 
 
@@ -30,7 +30,7 @@ def test_a_run_goes_on_with_its_config_and_may_change_what_does_not_matter(tmp_p
 def test_another_config_is_refused_and_the_field_named(tmp_path, change, words):
     create_run(tmp_path / "run", CONFIG, [0]).close()
     with pytest.raises(ValueError, match=words):
-        open_run(tmp_path / "run", CONFIG | change, frozenset({"workers"}))
+        open_run(tmp_path / "run", CONFIG | change, [0], frozenset({"workers"}))
     assert read_config(tmp_path / "run") == CONFIG
 
 
@@ -50,14 +50,14 @@ def test_a_second_run_does_not_overwrite_the_first(tmp_path):
 def test_no_run_names_the_nearest(tmp_path):
     create_run(tmp_path / "stag-mappo", CONFIG, [0]).close()
     with pytest.raises(ValueError, match=r"no run in .*stag-mapo to go on with\. Did you mean .*stag-mappo\?"):
-        open_run(tmp_path / "stag-mapo", CONFIG, frozenset())
+        open_run(tmp_path / "stag-mapo", CONFIG, [0], frozenset())
 
 
 def test_a_damaged_config_is_one_sentence(tmp_path):
     create_run(tmp_path / "run", CONFIG, [0]).close()
     (tmp_path / "run" / "config.json").write_text("{")
     with pytest.raises(ValueError, match="cannot be read"):
-        open_run(tmp_path / "run", CONFIG, frozenset())
+        open_run(tmp_path / "run", CONFIG, [0], frozenset())
 
 
 HOLD = """
@@ -65,7 +65,7 @@ import sys
 from pathlib import Path
 from hpml.experiment.store import open_run, read_config
 path = Path(sys.argv[1])
-folder = open_run(path, read_config(path), frozenset())
+folder = open_run(path, read_config(path), [0], frozenset())
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -78,11 +78,11 @@ def test_two_processes_do_not_share_a_folder_and_a_dead_one_does_not_hold_it(tmp
     try:
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(ValueError, match="Another process is working on the run"):
-            open_run(tmp_path / "run", CONFIG, frozenset())
+            open_run(tmp_path / "run", CONFIG, [0], frozenset())
     finally:
         holder.kill()
         holder.communicate()
-    open_run(tmp_path / "run", CONFIG, frozenset()).close()
+    open_run(tmp_path / "run", CONFIG, [0], frozenset()).close()
 
 
 def test_versions_are_kept_for_every_start_and_a_change_is_said(tmp_path):

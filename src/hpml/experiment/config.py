@@ -10,6 +10,7 @@ import tyro
 from hpml.marl.find import resolve
 from hpml.marl.settings import Settings, preset
 
+LEG = 16  # updates of a compiled environment between two looks at the signals, where evaluations allow it
 # A run goes on with these changed: they say how it runs and what it writes, not what it learns.
 MAY_CHANGE = frozenset(
     {"steps", "workers", "checkpoint_every", "keep", "out", "resume", "device", "tensorboard", "wandb", "video"}
@@ -120,6 +121,8 @@ def complete(config: TrainConfig) -> TrainConfig:
     steps = config.steps or (200_000 if full.startswith("matrix/") else 10_000_000)
     config = dataclasses.replace(config, env=full + "".join(options), steps=steps)
     every = config.evaluate_every or max(1, config.updates // 20)
+    if not config.evaluate_every and every > LEG:
+        every -= every % LEG
     return dataclasses.replace(config, evaluate_every=every, out=config.folder)
 
 

@@ -5,6 +5,7 @@ takes its name in one step, so a killed run leaves no half rows; rows after the 
 dropped, and the run writes them again.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,8 @@ class MetricsWriter:
     def log(self, update: int, steps: int, seed: int, values: Mapping[str, float]) -> None:
         """Add a row."""
         row: dict[str, Any] = {"update": update, "steps": steps, "seed": seed}
-        self.rows.append(row | {name: float(value) for name, value in values.items()})
+        # No value is null in the file: NaN would say that there is one.
+        self.rows.append(row | {name: float(value) for name, value in values.items() if not math.isnan(value)})
 
     def flush(self) -> None:
         """Write the gathered rows as one part; on an error they are kept, and nothing half is left."""
@@ -87,6 +89,7 @@ def read_metrics(folder: Path) -> Any:
     if not parts:
         raise ValueError(f"{folder} has no metrics yet: they are written at each checkpoint.")
     table = pyarrow.concat_tables(parts, promote_options="default")
+    table = table.select([*KEYS, *sorted(set(table.column_names) - set(KEYS))])
     return table.sort_by([("update", "ascending"), ("seed", "ascending")])
 
 

@@ -6,7 +6,6 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 
 class Watch:
@@ -14,7 +13,7 @@ class Watch:
 
     def __init__(self, console: Console, title: str, total: int, done: int) -> None:
         self.console, self.total = console, total
-        self._start, self._from = time.monotonic(), done
+        self._start, self._from = math.nan, done  # the clock starts after the first leg, which compiles
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -35,12 +34,15 @@ class Watch:
         self._bar.stop()
 
     def rate(self, steps: int) -> float:
-        """Environment steps a second of all seeds together since the start."""
-        return (steps - self._from) / max(time.monotonic() - self._start, 1e-9)
+        """Environment steps a second of all seeds together, without the time that compiling took."""
+        seconds = time.monotonic() - self._start
+        return (steps - self._from) / seconds if steps > self._from and seconds > 0 else math.nan
 
     def show(self, steps: int, gain: float, share: float) -> None:
         """The bar after `steps` environment steps of all seeds; `gain` is the return, `share` the non-potentiality."""
-        words = f"{self.rate(steps):,.0f} steps/s  return {number(gain)}  NonPot {number(share)}"
+        if steps > self._from and math.isnan(self._start):
+            self._start, self._from = time.monotonic(), steps
+        words = f"{number(self.rate(steps))} steps/s  return {number(gain)}  NonPot {number(share)}"
         self._bar.update(self._task, completed=steps, words=words)
 
     def say(self, sentence: str) -> None:
@@ -51,19 +53,11 @@ class Watch:
         """A line for those who do not see the bar."""
         if not self.console.is_terminal:
             share = 100.0 * steps / self.total
-            self.say(f"update {update}  {share:.0f} %  {self.rate(steps):,.0f} steps/s  return {number(gain)}")
+            self.say(f"update {update}  {share:.0f} %  {number(self.rate(steps))} steps/s  return {number(gain)}")
 
 
 def number(value: float) -> str:
     """A number that fits in a cell; a dash where there is none yet."""
-    return "-" if not math.isfinite(value) else f"{value:.3g}"
-
-
-def result_table(title: str, rows: list[tuple[str, float, float]]) -> Table:
-    """Each quantity with its mean over the seeds and its standard error."""
-    table = Table(title=title, title_justify="left")
-    for name, justify in (("", "left"), ("mean", "right"), ("standard error", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for name, mean, error in rows:
-        table.add_row(name, number(mean), number(error))
-    return table
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

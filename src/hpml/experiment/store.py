@@ -62,22 +62,17 @@ def create_run(path: Path, config: dict[str, Any], seeds: list[int]) -> RunFolde
     """A new folder for a run; a folder that holds anything is refused."""
     if (path / "config.json").exists():
         raise ValueError(f"{path} holds a run already: go on with it by --resume, or choose another --out.")
-    if path.is_dir() and (other := sorted(entry.name for entry in path.iterdir() if entry.name != "lock")):
+    if path.is_dir() and (other := sorted({entry.name for entry in path.iterdir()} - {"lock", "config.tmp"})):
         raise ValueError(f"{path} holds other things ({', '.join(other[:3])}): choose another --out.")
     try:
         path.mkdir(parents=True, exist_ok=True)
-        for part in PARTS:
-            (path / part).mkdir(exist_ok=True)
     except OSError as error:
         reason = "it is a file" if path.is_file() else (error.strerror or str(error)).lower()
         raise ValueError(f"--out {path} cannot be made a folder ({reason}): choose another place.") from error
-    folder = RunFolder(path, _lock(path))
-    write_json(path / "seeds.json", {"seeds": seeds})
-    write_json(path / "config.json", config)  # last: a folder with a config is a run
-    return folder
+    return _furnished(path, config, seeds)
 
 
-def open_run(path: Path, config: dict[str, Any], may_change: frozenset[str]) -> RunFolder:
+def open_run(path: Path, config: dict[str, Any], seeds: list[int], may_change: frozenset[str]) -> RunFolder:
     """The folder of a run that goes on; a config that differs in a field that may not change is refused."""
     stored = read_config(path)
     for name in dict.fromkeys([*stored, *config]):
@@ -91,9 +86,7 @@ def open_run(path: Path, config: dict[str, Any], may_change: frozenset[str]) -> 
             f"The run in {path} has {_option(name)} {_shown(was)}, and {_shown(now)} was asked for: leave the option "
             "out to go on with the run, or choose another --out."
         )
-    folder = RunFolder(path, _lock(path))
-    write_json(path / "config.json", stored | {name: config[name] for name in may_change if name in config})
-    return folder
+    return _furnished(path, stored | {name: config[name] for name in may_change if name in config}, seeds)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -138,6 +131,19 @@ def write_json(path: Path, content: Any) -> None:
         os.fsync(file.fileno())
     os.replace(temporary, path)
     sync_folder(path.parent)
+
+
+def _furnished(path: Path, config: dict[str, Any], seeds: list[int]) -> RunFolder:
+    folder = RunFolder(path, _lock(path))
+    try:
+        write_json(path / "config.json", config)  # first: a folder with a config is a run, and can go on
+        write_json(path / "seeds.json", {"seeds": seeds})
+        for part in PARTS:
+            (path / part).mkdir(exist_ok=True)
+    except BaseException:
+        folder.close()
+        raise
+    return folder
 
 
 def _lock(path: Path) -> int:
