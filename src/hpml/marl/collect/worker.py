@@ -1,0 +1,139 @@
+"""The process that plays: steps its slots when told to, and builds their next episodes meanwhile.
+
+It imports no JAX. Results go straight into the shared arrays. An environment may offer `advance(state, actions,
+observation, rewards, convention) -> done`, which writes into given arrays, and `skip(state, actions)`, which looks at
+nothing; the others are stepped and copied.
+"""
+
+import importlib
+import os
+import select
+import signal
+import sys
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from hpml.marl.collect import wire
+from hpml.marl.collect.shared import attach
+from hpml.marl.env import Env, Observation
+
+IDLE = 5  # milliseconds without a command, after which there is time to tidy up
+LEFT_OVER = 4  # finished episodes that may wait for such a time
+
+
+class Lane:
+    """A slot being played: its episode, and the next one in the making."""
+
+    def __init__(
+        self, env: Env, slot: wire.Slot, stream: int, arrays: dict[str, np.ndarray], builder: ThreadPoolExecutor
+    ):
+        self.env, self.index, self.group = env, slot.index, slot.group
+        self._seed = (slot.seed, stream, slot.environment)
+        self._arrays, self._builder = arrays, builder
+        self._advance = getattr(env, "advance", None)
+        self.episode = slot.episode
+        self.state, self._seen = self._reset(slot.episode)
+        self._replay(slot.actions)
+        self.next: Future[tuple[Any, Observation]] = builder.submit(self._reset, self.episode + 1)
+
+    def _reset(self, episode: int) -> tuple[Any, Observation]:
+        return self.env.reset(wire.episode_seed(*self._seed, episode))
+
+    def _replay(self, actions: np.ndarray) -> None:
+        skip = getattr(self.env, "skip", None)
+        for i, acts in enumerate(actions):
+            if skip is not None and i + 1 < len(actions):
+                skip(self.state, acts)
+            else:
+                self.state, step = self.env.step(self.state, acts, None)
+                self._seen = step.observation
+
+    def show(self, t: int) -> None:
+        """The current observation into the arrays of time t."""
+        self._write(self._seen, t)
+
+    def step(self, t: int) -> Any:
+        """The actions of time t; what they led to. Returns the state of an episode that ended, to be let go."""
+        arrays, i = self._arrays, self.index
+        if self._advance is not None:
+            seen = self._views(t + 1)
+            done = self._advance(
+                self.state, arrays["actions"][t, i], seen, arrays["rewards"][t, i], arrays["convention"][t, i]
+            )
+        else:
+            self.state, step = self.env.step(self.state, arrays["actions"][t, i], None)
+            done = bool(step.done)
+            arrays["rewards"][t, i], arrays["convention"][t, i] = step.rewards, step.convention
+            self._write(step.observation, t + 1)
+        arrays["done"][t, i] = done
+        if not done:
+            return None
+        over = self.state
+        self.state, first = self.next.result()
+        self._write(first, t + 1)
+        self.episode += 1
+        self.next = self._builder.submit(self._reset, self.episode + 1)
+        return over
+
+    def _views(self, t: int) -> Observation:
+        part = lambda name: self._arrays[name][t, self.index] if name in self._arrays else None  # noqa: E731
+        return Observation(vector=part("vector"), image=part("image"), mask=part("mask"))
+
+    def _write(self, seen: Observation, t: int) -> None:
+        for name, value in seen._asdict().items():
+            if name in self._arrays:
+                self._arrays[name][t, self.index] = value
+
+
+def work(commands: int, replies: int, memory: int) -> None:
+    """Play until the parent is gone."""
+    job: wire.Job = wire.receive_object(commands)
+    arrays = attach(memory, job.fields)
+    env = importlib.import_module(job.family).make(job.name, **job.options)
+    builder = ThreadPoolExecutor(1)
+    lanes: list[Lane] = []
+    for slot in job.slots:
+        if select.select([commands], [], [], 0)[0]:  # Nothing is said before everything is ready: the parent is gone.
+            return
+        lanes.append(Lane(env, slot, job.stream, arrays, builder))
+        if job.first >= 0:
+            lanes[-1].show(job.first)
+    wire.send(replies, wire.READY, -1, sum("jax" in name.split(".")[0] for name in sys.modules))
+    groups: dict[int, list[Lane]] = {}
+    for lane in lanes:
+        groups.setdefault(lane.group, []).append(lane)
+    over: list[Any] = []
+    listening = select.poll()
+    listening.register(commands, select.POLLIN)
+    while True:
+        while over and (len(over) > LEFT_OVER or not listening.poll(IDLE)):
+            env.close(over.pop())
+        _, group, t = wire.receive(commands)
+        for lane in groups[group]:
+            ended = lane.step(t)
+            if ended is not None:
+                over.append(ended)
+        wire.send(replies, wire.READY, group, t)
+
+
+def main(commands: int, replies: int, memory: int) -> None:
+    """The process's life: errors go to the parent as a sentence, and nothing keeps it alive after that."""
+    # Ctrl-C reaches the whole group of processes; the parent decides what to do.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.excepthook = lambda _: None
+    try:
+        work(commands, replies, memory)
+    except (EOFError, BrokenPipeError):
+        pass
+    except BaseException as problem:
+        sentence = str(problem) if isinstance(problem, ValueError) else f"{type(problem).__name__}: {problem}"
+        try:
+            wire.send(replies, wire.FAILED, 0, 0)
+            wire.send_object(replies, sentence)
+        except BrokenPipeError:
+            pass
+    # Threads that build must not hold up the end.
+    os._exit(0)
