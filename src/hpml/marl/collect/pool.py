@@ -13,34 +13,18 @@ inside is ever saved: a slot is its episode's number and the actions so far, and
 
 import importlib
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from hpml.marl.collect import wire
+from hpml.marl.collect.process import Worker
 from hpml.marl.collect.shared import allocate, attach, layout
 from hpml.marl.env import Env, Observation, Spec
 
 STUBBORN = 3  # ends of a worker in a row, without a step between them, after which another try makes no sense
-
-
-@dataclass
-class _Worker:
-    """A process, its slots, and the commands that it has not been thanked for: [group, t, answered]."""
-
-    slots: list[int]
-    process: subprocess.Popen | None = None
-    commands: int = -1
-    replies: int = -1
-    ready: bool = False
-    imports_jax: bool = False
-    ends: int = 0
-    pending: list[list[Any]] = field(default_factory=list)
 
 
 class Pool:
@@ -97,9 +81,9 @@ class Pool:
         self.arrays["convention"][:] = -1
         count = min(slots, workers or os.cpu_count() or 1)
         dealt = np.concatenate(self.groups)
-        self._workers = [_Worker(sorted(dealt[i::count].tolist())) for i in range(count)]
+        self._workers = [Worker(sorted(dealt[i::count].tolist())) for i in range(count)]
         for worker in self._workers:
-            self._launch(worker)
+            worker.launch(self._memory)
         for worker in self._workers:
             self._await_ready(worker)
 
@@ -184,7 +168,7 @@ class Pool:
     def close(self) -> None:
         """End the workers. The arrays stay readable."""
         for worker in self._workers:
-            self._dismiss(worker)
+            worker.dismiss()
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
@@ -213,7 +197,7 @@ class Pool:
         self._played = np.array(state["actions"], dtype)
         if self._episode.shape != (slots,) or self._played.shape[::2] != (slots, agents):
             raise ValueError(
-                f"the saved state is of {len(self._episode)} environments, and these seeds and environments make {slots}: "
+                f"the saved state is of {len(self._episode)} environments, and there are {slots}: "
                 "go on with the seeds and environments of that run."
             )
 
@@ -227,7 +211,7 @@ class Pool:
         self._episode[slots] += done
         self._length[slots] = np.where(done, 0, self._length[slots] + 1)
 
-    def _job(self, worker: _Worker) -> wire.Job:
+    def _job(self, worker: Worker) -> wire.Job:
         slots = tuple(
             wire.Slot(
                 index=slot,
@@ -243,24 +227,7 @@ class Pool:
         first = -1 if worker.ready else 0
         return wire.Job(self._family, self._name, self._options, self._stream, slots, self._fields, first)
 
-    def _launch(self, worker: _Worker) -> None:
-        theirs_in, worker.commands = os.pipe()
-        worker.replies, theirs_out = os.pipe()
-        # A fresh interpreter: forking after JAX hangs, and multiprocessing would import the caller's main module.
-        code = f"import sys; sys.path[:] = {sys.path!r}; from hpml.marl.collect.worker import main; main(%d, %d, %d)"
-        handed = (theirs_in, theirs_out, self._memory)
-        one_thread = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-        worker.process = subprocess.Popen(
-            [sys.executable, "-c", code % handed],
-            pass_fds=handed,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            env=os.environ | one_thread,
-        )
-        os.close(theirs_in)
-        os.close(theirs_out)
-
-    def _await_ready(self, worker: _Worker) -> None:
+    def _await_ready(self, worker: Worker) -> None:
         try:
             wire.send_object(worker.commands, self._job(worker))
             kind, _, imports_jax = wire.receive(worker.replies)
@@ -270,7 +237,7 @@ class Pool:
         self._check(worker, kind)
         worker.ready, worker.imports_jax = True, bool(imports_jax)
 
-    def _hear(self, worker: _Worker) -> None:
+    def _hear(self, worker: Worker) -> None:
         try:
             kind, group, _ = wire.receive(worker.replies)
         except EOFError:
@@ -280,15 +247,15 @@ class Pool:
         worker.ends = 0
         next(each for each in worker.pending if each[0] == group)[2] = True
 
-    def _check(self, worker: _Worker, kind: int) -> None:
+    def _check(self, worker: Worker, kind: int) -> None:
         if kind == wire.FAILED:
             sentence = wire.receive_object(worker.replies)
             self.close()
             raise RuntimeError(f"{self.spec.name} failed in a worker: {sentence}")
 
-    def _replace(self, worker: _Worker) -> None:
+    def _replace(self, worker: Worker) -> None:
         """Another process plays the slots again up to where they were, then gets the commands that are open."""
-        self._dismiss(worker)
+        worker.dismiss()
         self.replaced += 1
         worker.ends += 1
         if worker.ends >= STUBBORN:
@@ -297,17 +264,8 @@ class Pool:
                 f"a worker of {self.spec.name} ended {STUBBORN} times in a row at the same step: "
                 "the engine crashes there, or memory is short; fewer environments or workers need less of it."
             )
-        self._launch(worker)
+        worker.launch(self._memory)
         self._await_ready(worker)
         for entry in worker.pending:
             entry[2] = False
             wire.send(worker.commands, wire.READY, entry[0], entry[1])
-
-    def _dismiss(self, worker: _Worker) -> None:
-        if worker.process is None:
-            return
-        os.close(worker.commands)
-        os.close(worker.replies)
-        worker.process.kill()
-        worker.process.wait()
-        worker.process = None
