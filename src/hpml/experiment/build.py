@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Callable
 from difflib import get_close_matches
 
 import jax
@@ -11,7 +12,7 @@ import hpml.marl.algorithms
 from hpml.experiment.config import TrainConfig
 from hpml.experiment.course import Course
 from hpml.marl.algorithm import Algorithm
-from hpml.marl.find import environment
+from hpml.marl.find import environment, resolve
 from hpml.marl.learner import Trainer
 
 
@@ -48,12 +49,18 @@ def use_device(name: str) -> str:
     return devices[0].device_kind
 
 
-def build(config: TrainConfig) -> Course:
-    """Everything that a run needs, at its first update."""
+def plan(config: TrainConfig) -> Callable[[], Course]:
+    """What makes the course of a config at its first update; a `ValueError` where it asks for what is not there."""
     env = environment(config.env)
     trainer = Trainer(env.spec, algorithm(config.algo), config.settings)
+    if config.video != "none" and (env.spec.image is None or env.spec.image[-1] != 3):
+        raise ValueError(f"{env.spec.name} has no picture to film: leave --video out.")
     if env.compiled:
         from hpml.experiment.compiled import CompiledCourse
 
-        return CompiledCourse(trainer, env, config.all_seeds)
-    raise ValueError("not yet")
+        return lambda: CompiledCourse(trainer, env, config.all_seeds)
+    from hpml.experiment.hosted import HostedCourse
+
+    full, options = resolve(config.env)
+    family, _, name = full.partition("/")
+    return lambda: HostedCourse(trainer, env, (family, name, options), config.all_seeds, config.workers)

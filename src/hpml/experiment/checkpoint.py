@@ -88,8 +88,8 @@ def save_checkpoint(folder: Path, update: int, tree: Any, about: dict[str, Any] 
 def load_checkpoint(folder: Path, template: Any) -> Loaded | None:
     """The newest checkpoint that is whole, in the template's structure; None where there is no checkpoint at all.
 
-    The template's leaves may be `jax.ShapeDtypeStruct`. A template of another structure is a `ValueError`: the file is
-    then in order, and the program is another one.
+    The template's leaves may be `jax.ShapeDtypeStruct`, with -1 for an axis of any length. A template of another
+    structure is a `ValueError`: the file is then in order, and the program is another one.
     """
     passed_over: list[str] = []
     numbers = checkpoints(folder)
@@ -209,13 +209,17 @@ def _rebuild(template: Any, arrays: dict[str, np.ndarray], header: dict[str, Any
         found: Any = arrays[name]
         if _is_key(leaf):
             found = jax.random.wrap_key_data(jnp.asarray(found), impl=keys.get(name))
-        if tuple(found.shape) != tuple(leaf.shape) or found.dtype != leaf.dtype:
+        if found.dtype != leaf.dtype or not _fits(found.shape, leaf.shape):
             raise ValueError(
                 f"{name} is {found.dtype}{list(found.shape)} in {path} and {leaf.dtype}{list(leaf.shape)} in the "
                 "program: the two were made with other settings."
             )
         leaves.append(found if isinstance(leaf, np.ndarray | np.generic) else jnp.asarray(found))
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _fits(found: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    return len(found) == len(wanted) and all(b in (-1, a) for a, b in zip(found, wanted, strict=True))
 
 
 def _named(tree: Any) -> Iterator[tuple[str, Any]]:

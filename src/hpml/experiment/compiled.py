@@ -10,14 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpml.experiment.config import LEG
-from hpml.experiment.course import Course, Leg, mean_columns, merge, return_columns, seed_keys
+from hpml.experiment.course import (
+    EVALUATION,
+    INITIAL,
+    UNLIMITED,
+    WORLDS,
+    Course,
+    Leg,
+    mean_columns,
+    merge,
+    return_columns,
+    seed_keys,
+)
 from hpml.experiment.evaluation import Episodes
 from hpml.marl.collect.compiled import begin, train_chunk
 from hpml.marl.env import Env
 from hpml.marl.learner import Trainer
-
-UNLIMITED = 1000  # steps of an evaluation episode where the environment has no end
-INITIAL, WORLDS, EVALUATION = range(3)
 
 
 class CompiledCourse(Course):

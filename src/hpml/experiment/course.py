@@ -16,6 +16,8 @@ from hpml.experiment.evaluation import Episodes
 from hpml.marl.env import Spec
 
 Row = dict[str, float]
+UNLIMITED = 1000  # steps of an evaluation episode where the environment has no end
+INITIAL, WORLDS, EVALUATION = range(3)  # what a seed's keys are for
 
 
 class Leg(NamedTuple):
@@ -34,6 +36,10 @@ class Course(ABC):
     @abstractmethod
     def tree(self) -> Any:
         """The arrays that a checkpoint keeps."""
+
+    def template(self) -> Any:
+        """The structure of `tree`; an axis of -1 has any length."""
+        return self.tree()
 
     @abstractmethod
     def about(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from hpml.experiment.build import build, use_device
+from hpml.experiment.build import plan, use_device
 from hpml.experiment.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from hpml.experiment.config import MAY_CHANGE, TrainConfig, complete, to_json
 from hpml.experiment.course import Course, Row
@@ -69,26 +69,33 @@ def interruptible() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def train(config: TrainConfig, console: Console | None = None, make: Callable[[TrainConfig], Course] = build) -> Result:
-    """Train, or go on training, and keep everything in the run folder; `make` gives the course at its first update."""
+def train(
+    config: TrainConfig,
+    console: Console | None = None,
+    plan: Callable[[TrainConfig], Callable[[], Course]] = plan,
+) -> Result:
+    """Train, or go on training, and keep everything in the run folder.
+
+    `plan` says what is wrong with the config before there is a folder, and gives what makes the course.
+    """
     console = console or Console(stderr=True)
     config = complete(config)
     device = use_device(config.device)
-    stored = to_json(config)
-    course = make(config)
+    make = plan(config)
+    stored, seeds = to_json(config), list(config.all_seeds)
+    if config.resume:
+        folder = open_run(config.folder, stored, seeds, MAY_CHANGE)
+    else:
+        folder = create_run(config.folder, stored, seeds)
     try:
-        seeds = list(config.all_seeds)
-        if config.resume:
-            folder = open_run(config.folder, stored, seeds, MAY_CHANGE)
-        else:
-            folder = create_run(config.folder, stored, seeds)
-        try:
-            with _explained(folder):
+        with _explained(folder):
+            course = make()
+            try:
                 return _Run(config, course, folder, console, device).go()
-        finally:
-            folder.close()
+            finally:
+                course.close()
     finally:
-        course.close()
+        folder.close()
 
 
 class _Run:
@@ -200,7 +207,8 @@ class _Run:
         save_checkpoint(self.folder.checkpoints, self.update, tree, self.course.about(), self.config.keep)
 
     def _restore(self) -> list[str]:
-        found = load_checkpoint(self.folder.checkpoints, {"course": self.course.tree(), "frequent": self.frequent})
+        template = {"course": self.course.template(), "frequent": self.frequent}
+        found = load_checkpoint(self.folder.checkpoints, template)
         if found is None:
             return ["The run had no checkpoint yet: it starts again."]
         self.update, self.frequent = found.update, found.tree["frequent"]

@@ -1,0 +1,271 @@
+"""The course of environments in worker processes: one group of them steps while the policies think about the other."""
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpml.experiment.course import (
+    EVALUATION,
+    INITIAL,
+    UNLIMITED,
+    WORLDS,
+    Course,
+    Leg,
+    mean_columns,
+    merge,
+    return_columns,
+    seed_keys,
+)
+from hpml.experiment.evaluation import Episodes
+from hpml.experiment.video import tile
+from hpml.marl.advantage import discounted
+from hpml.marl.collect.pool import Pool
+from hpml.marl.conventions import count_switches
+from hpml.marl.env import Env, Observation
+from hpml.marl.learner import Learner, Report, Trainer
+from hpml.marl.policy import Played
+from hpml.marl.rollout import Rollout
+
+FILM = -1  # the stream of episodes that are filmed; evaluations have 1 and more, training 0
+
+
+class Between(NamedTuple):
+    """What the environments' policies carry from one rollout to the next, seeds first.
+
+    - `starts` (S, E): where the observation is the first of its episode. `memory`: what the actors know, or None.
+    - `running` (S, E, agents): returns of the episodes so far. `steps`: steps so far; every draw comes from it.
+    """
+
+    starts: np.ndarray
+    memory: Any
+    running: np.ndarray
+    steps: int
+
+
+class HostedCourse(Course):
+    """Seeds on an environment that lives in worker processes; `place` is its family, name and options."""
+
+    def __init__(
+        self, trainer: Trainer, env: Env, place: tuple[str, str, dict[str, Any]], seeds: tuple[int, ...], workers: int
+    ) -> None:
+        self.trainer, self.spec, self.place, self.seeds, self.workers = trainer, env.spec, place, seeds, workers or None
+        S, E = len(seeds), trainer.settings.environments
+        self._learner = jax.jit(jax.vmap(trainer.init))(seed_keys(seeds, INITIAL))
+        memory = trainer.memory(E)
+        self._between = Between(
+            np.ones((S, E), bool),
+            None if memory is None else np.zeros((S, *memory.shape), np.float32),
+            np.zeros((S, E, self.spec.agents), np.float32),
+            0,
+        )
+        self._pool: Pool | None = None  # a run that goes on has another one
+        self._keys = {purpose: seed_keys(seeds, purpose) for purpose in (WORLDS, EVALUATION)}
+        self._act = jax.jit(partial(_act, trainer))
+        self._learn = jax.jit(partial(_learn, trainer), donate_argnums=0)
+
+    def tree(self) -> Any:
+        """See `Course.tree`."""
+        return {"learner": self._learner, "between": self._between, "pool": self.pool.state()}
+
+    def template(self) -> Any:
+        """See `Course.template`."""
+        slots = len(self.seeds) * self.trainer.settings.environments
+        kind = np.min_scalar_type(self.spec.actions - 1)
+        pool = {
+            "episode": np.zeros(slots, np.int64),
+            "length": np.zeros(slots, np.int64),
+            "actions": jax.ShapeDtypeStruct((slots, -1, self.spec.agents), kind),
+        }
+        return {"learner": self._learner, "between": self._between, "pool": pool}
+
+    def about(self) -> dict[str, Any]:
+        """See `Course.about`."""
+        return {}
+
+    def restore(self, tree: Any, about: Mapping[str, Any]) -> None:
+        """See `Course.restore`."""
+        self._learner, self._between = tree["learner"], tree["between"]
+        self.close()
+        state = {name: np.asarray(value) for name, value in tree["pool"].items()}
+        self._pool = self._open(self.seeds, self.trainer.settings.environments, self.trainer.settings.rollout, 0, state)
+
+    @property
+    def pool(self) -> Pool:
+        """The environments; they start when they are first asked for."""
+        if self._pool is None:
+            settings = self.trainer.settings
+            self._pool = self._open(self.seeds, settings.environments, settings.rollout, 0)
+        return self._pool
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def advance(self, updates: int) -> Leg:
+        """See `Course.advance`."""
+        legs = [self._update() for _ in range(updates)]
+        return Leg([leg.rows[0] for leg in legs], np.concatenate([leg.finite for leg in legs]))
+
+    def evaluate(self, update: int, episodes: int) -> list[Episodes]:
+        """See `Course.evaluate`."""
+        with self._open(self.seeds, episodes, 1, 1 + update) as pool:
+            returns, lengths, shown = self._play(pool, self._learner.actors, self._keys[EVALUATION], update, episodes)
+        return [Episodes(returns[s], lengths[s], shown[:, s]) for s in range(len(self.seeds))]
+
+    def film(self, update: int) -> list[np.ndarray]:
+        """See `Course.film`."""
+        frames: list[np.ndarray] = []
+        actors = jax.tree.map(lambda x: x[:1], self._learner.actors)
+        with self._open(self.seeds[:1], 1, 1, FILM) as pool:
+            self._play(pool, actors, self._keys[EVALUATION][:1], update, 1, frames)
+        return frames
+
+    def _open(self, seeds: tuple[int, ...], environments: int, steps: int, stream: int, state: Any = None) -> Pool:
+        family, name, options = self.place
+        return Pool(
+            family,
+            name,
+            options,
+            seeds=seeds,
+            environments=environments,
+            steps=steps,
+            workers=self.workers,
+            stream=stream % 2**32,
+            state=state,
+        )
+
+    def _update(self) -> Leg:
+        pool, start = self.pool, time.perf_counter()
+        replaced = pool.replaced
+        rollout = self._collect(pool)
+        collected = time.perf_counter()
+        self._learner, report, small = self._learn(self._learner, rollout, self._between.running)
+        logs, finite, running, returns, episodes, rate = jax.device_get((report.logs, report.finite, *small))
+        self._between = self._between._replace(running=np.asarray(running))
+        pool.carry()
+        seconds = {"seconds/collect": collected - start, "seconds/learn": time.perf_counter() - collected}
+        own = {name: np.full(len(self.seeds), value) for name, value in seconds.items()}
+        own |= {"workers_replaced": np.full(len(self.seeds), float(pool.replaced - replaced))}
+        if self.spec.conventions:
+            own["switch_rate"] = rate
+        add = lambda tree: jax.tree.map(lambda x: np.asarray(x)[None], tree)  # noqa: E731
+        rows = merge(return_columns(*add((returns, episodes))), mean_columns(add(logs)), mean_columns(add(own)))
+        return Leg(rows, finite[None])
+
+    def _collect(self, pool: Pool) -> tuple[Any, ...]:
+        """The parts of a `Rollout` of all seeds: arrays (times, seeds, environments, ...)."""
+        T, S, E = pool.steps, len(self.seeds), pool.environments
+        actors, keys, between = self._learner.actors, self._keys[WORLDS], self._between
+        starts = np.empty((T + 1, S, E), bool)
+        starts[0] = between.starts
+        log_probs = np.empty((T, S, E, self.spec.agents), np.float32)
+        memory = None if between.memory is None else np.empty((T + 1, *between.memory.shape), np.float32)
+        if memory is not None:
+            memory[0] = between.memory
+        groups = range(len(pool.groups))
+
+        def arrive(group: int, t: int) -> None:
+            """What a group's step t led to; where an episode ended nothing is known any more."""
+            pool.wait(group)
+            chosen = slice(group, None, len(groups))
+            starts[t + 1, :, chosen] = pool.arrays["done"][t].reshape(S, E)[:, chosen]
+            if memory is not None:
+                memory[t + 1, :, chosen][starts[t + 1, :, chosen]] = 0.0
+
+        for t in range(T):
+            for group in groups:
+                if t:
+                    arrive(group, t - 1)
+                chosen = slice(group, None, len(groups))
+                known = None if memory is None else memory[t, :, chosen]
+                seen = _by_seed(pool.observation(t, group), S)
+                numbers = np.arange(E, dtype=np.uint32)[chosen]
+                played = self._act(actors, seen, known, starts[t, :, chosen], keys, between.steps + t, numbers)
+                actions, log_probs[t, :, chosen], then = jax.device_get(played)
+                pool.send(group, t, actions)
+                if memory is not None:
+                    memory[t + 1, :, chosen] = then
+        for group in groups:
+            arrive(group, T - 1)
+        self._between = Between(starts[T], None if memory is None else memory[T], between.running, between.steps + T)
+        by_seed = lambda name: pool.arrays[name].reshape(T, S, E, self.spec.agents)  # noqa: E731
+        seen = jax.tree.map(lambda x: x.reshape(T + 1, S, E, *x.shape[2:]), pool.observation(slice(None)))  # type: ignore
+        return (seen, starts, memory, by_seed("actions"), log_probs, by_seed("rewards"), by_seed("convention"))
+
+    def _play(
+        self,
+        pool: Pool,
+        actors: Any,
+        keys: jax.Array,
+        update: int,
+        episodes: int,
+        frames: list[np.ndarray] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """An episode in every slot: returns (S, episodes, agents), lengths, conventions (T, S, episodes, agents)."""
+        S, agents = len(pool.seeds), self.spec.agents
+        keys = jax.vmap(jax.random.fold_in, (0, None))(keys, update)
+        over, returns = np.zeros((S, episodes), bool), np.zeros((S, episodes, agents), np.float32)
+        lengths, shown = np.zeros((S, episodes), np.int64), []
+        empty = self.trainer.memory(episodes)
+        memory = None if empty is None else np.zeros((S, *empty.shape), np.float32)
+        numbers = np.arange(episodes, dtype=np.uint32)
+        for t in range(self.spec.horizon or UNLIMITED):
+            if frames is not None:
+                frames.append(tile(pool.observation(0).image[0]))
+            starts = np.full((S, episodes), t == 0)
+            played = self._act(actors, _by_seed(pool.observation(0), S), memory, starts, keys, t, numbers)
+            actions, _, memory = jax.device_get(played)
+            flat = actions.reshape(S * episodes, agents)
+            for group, slots in enumerate(pool.groups):
+                pool.send(group, 0, flat[slots])
+            for group in range(len(pool.groups)):
+                pool.wait(group)
+            rewards, done, convention = (pool.arrays[name][0] for name in ("rewards", "done", "convention"))
+            returns += np.where(over[..., None], 0.0, rewards.reshape(S, episodes, agents))
+            shown.append(np.where(over[..., None], -1, convention.reshape(S, episodes, agents)))
+            lengths += ~over
+            over |= done.reshape(S, episodes)
+            if over.all():
+                break
+            pool.carry()
+        return returns, lengths, np.stack(shown)
+
+
+def _by_seed(observation: Observation, seeds: int) -> Observation:
+    return jax.tree.map(lambda x: x.reshape(seeds, -1, *x.shape[1:]), observation)
+
+
+def _act(
+    trainer: Trainer, actors: Any, seen: Observation, memory: Any, starts: Any, keys: Any, step: Any, numbers: Any
+) -> Played:
+    """Every seed's actions in its environments `numbers` at one step; a draw depends on seed, step and environment."""
+
+    def one(actors: Any, seen: Observation, memory: Any, starts: Any, key: Any) -> Played:
+        now = jax.random.fold_in(key, step)
+        return trainer.act(actors, seen, memory, starts, jax.vmap(partial(jax.random.fold_in, now))(numbers))
+
+    return jax.vmap(one)(actors, seen, memory, starts, keys)
+
+
+def _learn(
+    trainer: Trainer, learner: Learner, played: tuple[Any, ...], running: Any
+) -> tuple[Learner, Report, tuple[Any, ...]]:
+    """An update of every seed, and what was played: returns that go on, those of ended episodes, switches."""
+
+    def one(learner: Learner, played: tuple[Any, ...], running: Any) -> tuple[Learner, Report, tuple[Any, ...]]:
+        rollout = Rollout(*played)
+        learner, report = trainer.update(learner, rollout)
+        ends = rollout.starts[1:]
+        running, totals = discounted(rollout.rewards, ends, running, 1.0)
+        episodes = ends.sum()
+        returns = jnp.where(ends[..., None], totals, 0.0).sum((0, 1)) / episodes  # NaN where no episode ended
+        return learner, report, (running, returns, episodes, count_switches(rollout.convention, ends).rate)
+
+    return jax.vmap(one, in_axes=(0, 1, 0))(learner, played, running)
