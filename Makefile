@@ -57,4 +57,5 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]' || { \
 		echo "pip could not install the packages (its message is above): check the network or pip's index, then repeat." >&2; \
 		exit 1; }; \
+	$(BIN)/python -m hpml.marl.engine.install || true; \
 	printf '%s\n' "$(CURDIR)" > $@
