@@ -18,7 +18,7 @@ from hpml.marl.env import Observation, Spec
 from hpml.marl.networks import Actor, Critic, init_actors, init_critic
 from hpml.marl.optimiser import actor_optimiser, agent_norms, critic_optimiser
 from hpml.marl.policy import Played, allowed, chosen
-from hpml.marl.rollout import Batch, Rollout, Seen, cut, minibatches, see, take
+from hpml.marl.rollout import Batch, Rollout, Seen, cut, minibatches, see, take, with_book
 from hpml.marl.settings import Settings
 from hpml.marl.surrogate import joint_field
 
@@ -122,13 +122,16 @@ class Trainer:
         actions = jax.vmap(jax.random.categorical)(keys, log_policy).astype(jnp.int32)
         return Played(actions, chosen(log_policy, actions), None if known is None else jnp.moveaxis(known, 0, 1))
 
-    def update(self, learner: Learner, rollout: Rollout) -> tuple[Learner, Report]:
-        """Learn from a rollout: all passes over all its minibatches."""
+    def update(self, learner: Learner, rollout: Rollout, book: Any = None) -> tuple[Learner, Report]:
+        """Learn from a rollout: all passes over all its minibatches.
+
+        With a `book` of squares (`sprites.py`) the rollout's pictures are places in it, (T + 1, E, agents, cells).
+        """
         settings, algorithm = self.settings, self.algorithm
         key = jax.random.fold_in(learner.key, learner.updates)
         rewards, sums, running = self._rewards(learner, rollout)
         rollout = eqx.tree_at(lambda r: r.rewards, rollout, rewards)
-        batch, last = self._batch(rollout)
+        batch, last = (with_book(part, book) for part in self._batch(rollout))
         passes_key, assess_key = jax.random.split(key)
         advantages, returns, foretold = algorithm.assess(
             learner.critic, learner.values, learner.actors, batch, last, rollout, settings, assess_key

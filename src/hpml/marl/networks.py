@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Float, Int, UInt8
 
 from hpml.marl.env import Spec
 from hpml.marl.settings import Settings
@@ -37,6 +37,13 @@ def dense(key: Array, inputs: int, outputs: int, gain: float) -> Dense:
     return Dense(draw(key, (inputs, outputs), jnp.float32), jnp.zeros(outputs, jnp.float32))
 
 
+class Drawn(eqx.Module):
+    """Pictures as places in a book of different squares (`sprites.py`): the same squares, each read once."""
+
+    places: Int[Array, "*batch cells"]
+    book: UInt8[Array, "*lead squares pixels"]
+
+
 class Sight(eqx.Module):
     """What an agent sees, as the input of its first hidden layer."""
 
@@ -45,10 +52,14 @@ class Sight(eqx.Module):
     picture: Dense | None
 
     def __call__(self, vector: Array, patches: Any) -> Array:
-        """From vectors (..., numbers) and patches (..., cells, pixels) in bytes to (..., hidden)."""
+        """From vectors (..., numbers) and squares to (..., hidden).
+
+        Squares are bytes (..., cells, pixels), or `Drawn`.
+        """
         total = self.vector(vector)
         if self.sprites is not None and self.picture is not None:
-            drawn = jax.nn.relu(self.sprites(patches.astype(jnp.float32) / 255.0))
+            read = lambda squares: jax.nn.relu(self.sprites(squares.astype(jnp.float32) / 255.0))  # noqa: E731
+            drawn = read(patches.book)[patches.places] if isinstance(patches, Drawn) else read(patches)
             total = total + self.picture(drawn.reshape(*drawn.shape[:-2], -1))
         return total
 

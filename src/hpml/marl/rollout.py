@@ -11,10 +11,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 
 from hpml.marl.env import Observation, Spec
-from hpml.marl.networks import to_patches
+from hpml.marl.networks import Drawn, to_patches
 from hpml.marl.settings import Settings
 
 
@@ -67,7 +67,18 @@ def see(observation: Observation, spec: Spec, settings: Settings) -> Seen:
         names = jnp.eye(spec.agents, dtype=vector.dtype)
         vector = jnp.concatenate([vector, jnp.broadcast_to(names, (*vector.shape[:-1], spec.agents))], -1)
     image = observation.image
-    return Seen(vector, None if image is None else to_patches(image, spec.patch), observation.mask)
+    if image is not None and image.dtype == jnp.uint8:  # else places in a book already
+        image = to_patches(image, spec.patch)
+    return Seen(vector, image, observation.mask)
+
+
+def with_book(batch: Batch, book: UInt8[Array, "squares pixels"] | None) -> Batch:
+    """The batch whose pictures are places in `book`; every half and agent gets the book along."""
+    if book is None:
+        return batch
+    places = batch.seen.patches
+    everywhere = jnp.broadcast_to(book, (*places.shape[:2], *book.shape))
+    return eqx.tree_at(lambda b: b.seen.patches, batch, Drawn(places, everywhere))
 
 
 def cut(tree: Any, settings: Settings) -> Any:
@@ -96,11 +107,11 @@ def minibatches(settings: Settings, agents: int) -> int:
 
 def take(batch: Batch, chosen: Int[Array, "half chunks"]) -> Batch:
     """Some chunks of each half."""
-    return jax.tree.map(jax.vmap(lambda x, index: jnp.take(x, index, axis=1)), batch, _like(batch, chosen))
-
-
-def _like(batch: Batch, chosen: Array) -> Any:
-    return jax.tree.map(lambda _: chosen, batch)
+    some = jax.tree.map(lambda x: jax.vmap(lambda half, index: jnp.take(half, index, axis=1))(x, chosen), batch)
+    patches = batch.seen.patches
+    if isinstance(patches, Drawn):  # a book has no chunks
+        some = eqx.tree_at(lambda b: b.seen.patches.book, some, patches.book)
+    return some
 
 
 def mend(x: Array, settings: Settings) -> Array:
