@@ -1,7 +1,7 @@
 """The course of environments in worker processes: one group of them steps while the policies think about the other."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from hpml.marl.env import Env, Observation
 from hpml.marl.learner import Learner, Report, Trainer
 from hpml.marl.policy import Played
 from hpml.marl.rollout import Rollout
+from hpml.marl.sprites import index
 
 FILM = -1  # the stream of episodes that are filmed; evaluations have 1 and more, training 0
 
@@ -119,13 +120,11 @@ class HostedCourse(Course):
             returns, lengths, shown = self._play(pool, self._learner.actors, self._keys[EVALUATION], update, episodes)
         return [Episodes(returns[s], lengths[s], shown[:, s]) for s in range(len(self.seeds))]
 
-    def film(self, update: int) -> list[np.ndarray]:
+    def film(self, update: int, add: Callable[[Any], None]) -> None:
         """See `Course.film`."""
-        frames: list[np.ndarray] = []
         actors = jax.tree.map(lambda x: x[:1], self._learner.actors)
         with self._open(self.seeds[:1], 1, 1, FILM) as pool:
-            self._play(pool, actors, self._keys[EVALUATION][:1], update, 1, frames)
-        return frames
+            self._play(pool, actors, self._keys[EVALUATION][:1], update, 1, add)
 
     def _open(self, seeds: tuple[int, ...], environments: int, steps: int, stream: int, state: Any = None) -> Pool:
         family, name, options = self.place
@@ -146,7 +145,8 @@ class HostedCourse(Course):
         replaced = pool.replaced
         rollout = self._collect(pool)
         collected = time.perf_counter()
-        self._learner, report, small = self._learn(self._learner, rollout, self._between.running)
+        seen, book = _look_up(rollout[0], self.spec.patch)
+        self._learner, report, small = self._learn(self._learner, (seen, *rollout[1:]), self._between.running, book)
         logs, finite, running, returns, episodes, rate = jax.device_get((report.logs, report.finite, *small))
         self._between = self._between._replace(running=np.asarray(running))
         pool.carry()
@@ -206,7 +206,7 @@ class HostedCourse(Course):
         keys: jax.Array,
         update: int,
         episodes: int,
-        frames: list[np.ndarray] | None = None,
+        add: Callable[[Any], None] | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """An episode in every slot: returns (S, episodes, agents), lengths, conventions (T, S, episodes, agents)."""
         S, agents = len(pool.seeds), self.spec.agents
@@ -217,8 +217,8 @@ class HostedCourse(Course):
         memory = None if empty is None else np.zeros((S, *empty.shape), np.float32)
         numbers = np.arange(episodes, dtype=np.uint32)
         for t in range(self.spec.horizon or UNLIMITED):
-            if frames is not None:
-                frames.append(tile(pool.observation(0).image[0]))
+            if add is not None:
+                add(tile(pool.observation(0).image[0]))
             starts = np.full((S, episodes), t == 0)
             played = self._act(actors, _by_seed(pool.observation(0), S), memory, starts, keys, t, numbers)
             actions, _, memory = jax.device_get(played)
@@ -238,6 +238,14 @@ class HostedCourse(Course):
         return returns, lengths, np.stack(shown)
 
 
+def _look_up(seen: Observation, side: int) -> tuple[Observation, Any]:
+    """Pictures as places in a book of squares, and the book, where that saves arithmetic: a GPU has enough of it."""
+    if seen.image is None or jax.default_backend() != "cpu":
+        return seen, None
+    found = index(seen.image, side)
+    return (seen, None) if found is None else (seen._replace(image=found[0]), found[1])
+
+
 def _by_seed(observation: Observation, seeds: int) -> Observation:
     return jax.tree.map(lambda x: x.reshape(seeds, -1, *x.shape[1:]), observation)
 
@@ -255,13 +263,13 @@ def _act(
 
 
 def _learn(
-    trainer: Trainer, learner: Learner, played: tuple[Any, ...], running: Any
+    trainer: Trainer, learner: Learner, played: tuple[Any, ...], running: Any, book: Any
 ) -> tuple[Learner, Report, tuple[Any, ...]]:
     """An update of every seed, and what was played: returns that go on, those of ended episodes, switches."""
 
     def one(learner: Learner, played: tuple[Any, ...], running: Any) -> tuple[Learner, Report, tuple[Any, ...]]:
         rollout = Rollout(*played)
-        learner, report = trainer.update(learner, rollout)
+        learner, report = trainer.update(learner, rollout, book)
         ends = rollout.starts[1:]
         running, totals = discounted(rollout.rewards, ends, running, 1.0)
         episodes = ends.sum()
