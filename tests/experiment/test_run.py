@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -60,8 +61,9 @@ class Walk(Course):
             for x, shown in zip(self.x, played, strict=True)
         ]
 
-    def film(self, update):
-        raise ValueError("walk has no picture to film: leave --video out.")
+
+def walk(config, kind=Walk):
+    return lambda: kind(config)
 
 
 def quiet():
@@ -87,7 +89,7 @@ def kept(folder):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The run that nobody stopped."""
-    result = train(small(tmp_path_factory.mktemp("whole") / "run"), quiet(), Walk)
+    result = train(small(tmp_path_factory.mktemp("whole") / "run"), quiet(), walk)
     assert (result.update, result.stopped) == (12, None)
     return kept(result.folder)
 
@@ -122,10 +124,10 @@ def test_killed_at_every_moment_that_touches_the_disk(tmp_path, whole, after):
         with pytest.MonkeyPatch.context() as patch:
             left = kill_at(patch, moment, after)
             with contextlib.suppress(Killed):
-                train(small(folder), quiet(), Walk)
+                train(small(folder), quiet(), walk)
         if left[0] > 0:
             break  # it ran to its end
-        train(small(folder, resume=(folder / "config.json").exists()), quiet(), Walk)
+        train(small(folder, resume=(folder / "config.json").exists()), quiet(), walk)
         assert_same(kept(folder), whole)
     assert 30 < moment < 99
 
@@ -143,7 +145,7 @@ def test_killed_again_and_again(tmp_path, whole):
         with pytest.MonkeyPatch.context() as patch:
             kill_at(patch, 17, False)
             try:
-                train(small(folder, resume=starts > 1), quiet(), Walk)
+                train(small(folder, resume=starts > 1), quiet(), walk)
                 break
             except Killed:
                 continue
@@ -159,10 +161,10 @@ def test_a_signal_stops_the_run_after_the_leg_and_it_goes_on(tmp_path, whole, nu
                 os.kill(os.getpid(), number)
             return super().advance(updates)
 
-    result = train(small(tmp_path / "run"), quiet(), Interrupted)
+    result = train(small(tmp_path / "run"), quiet(), partial(walk, kind=Interrupted))
     assert (result.update, result.stopped) == (8, number)
     assert checkpoints(tmp_path / "run" / "checkpoints")[-1] == 8
-    assert train(small(tmp_path / "run", resume=True), quiet(), Walk).stopped is None
+    assert train(small(tmp_path / "run", resume=True), quiet(), walk).stopped is None
     assert_same(kept(tmp_path / "run"), whole)
 
 
@@ -174,14 +176,14 @@ def test_a_second_signal_stops_at_once(tmp_path):
             return super().advance(updates)
 
     with pytest.raises(KeyboardInterrupt):
-        train(small(tmp_path / "run"), quiet(), Impatient)
+        train(small(tmp_path / "run"), quiet(), partial(walk, kind=Impatient))
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path, whole, capsys):
-    train(small(tmp_path / "run"), quiet(), Walk)
+    train(small(tmp_path / "run"), quiet(), walk)
     newest = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1]
     newest.write_bytes(newest.read_bytes()[:-3])
-    train(small(tmp_path / "run", resume=True), Console(), Walk)
+    train(small(tmp_path / "run", resume=True), Console(), walk)
     said = capsys.readouterr().out
     assert "The checkpoint of update 12 is damaged" in said
     assert "Going on from update 8 of 12." in said
@@ -190,26 +192,26 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path, whole, capsys):
 
 def test_what_is_not_a_number_stops_the_run_and_the_last_good_state_is_whole(tmp_path):
     with pytest.raises(ValueError, match=r"Update 6 of seed 5 .* not a number.* checkpoint of update 4 is whole"):
-        train(small(tmp_path / "run", actor_rate=2.0), quiet(), Walk)
+        train(small(tmp_path / "run", actor_rate=2.0), quiet(), walk)
     assert kept(tmp_path / "run")[3] == 4
     assert read_metrics(tmp_path / "run")["update"].to_pylist()[-1] == 6  # the reader sees where it went wrong
 
 
 def test_a_run_can_be_made_longer(tmp_path, whole):
-    train(small(tmp_path / "run", steps=4 * 8), quiet(), Walk)
-    train(small(tmp_path / "run", resume=True), quiet(), Walk)
+    train(small(tmp_path / "run", steps=4 * 8), quiet(), walk)
+    train(small(tmp_path / "run", resume=True), quiet(), walk)
     assert_same(kept(tmp_path / "run"), whole)
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path, whole):
-    train(small(tmp_path / "run"), quiet(), Walk)
-    assert train(small(tmp_path / "run", resume=True), quiet(), Walk).update == 12
+    train(small(tmp_path / "run"), quiet(), walk)
+    assert train(small(tmp_path / "run", resume=True), quiet(), walk).update == 12
     assert_same(kept(tmp_path / "run"), whole)
 
 
 def test_another_config_is_refused(tmp_path):
-    train(small(tmp_path / "run"), quiet(), Walk)
+    train(small(tmp_path / "run"), quiet(), walk)
     with pytest.raises(ValueError, match=r"has --clip 0.2, and 0.1 was asked for"):
-        train(small(tmp_path / "run", resume=True, clip=0.1), quiet(), Walk)
+        train(small(tmp_path / "run", resume=True, clip=0.1), quiet(), walk)
     with pytest.raises(ValueError, match="holds a run already"):
-        train(small(tmp_path / "run"), quiet(), Walk)
+        train(small(tmp_path / "run"), quiet(), walk)

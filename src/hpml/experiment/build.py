@@ -14,6 +14,7 @@ from hpml.experiment.course import Course
 from hpml.marl.algorithm import Algorithm
 from hpml.marl.find import environment, resolve
 from hpml.marl.learner import Trainer
+from hpml.marl.projection import make_projection
 
 
 def algorithm_names() -> tuple[str, ...]:
@@ -52,7 +53,8 @@ def use_device(name: str) -> str:
 def plan(config: TrainConfig) -> Callable[[], Course]:
     """What makes the course of a config at its first update; a `ValueError` where it asks for what is not there."""
     env = environment(config.env)
-    trainer = Trainer(env.spec, algorithm(config.algo), config.settings)
+    projection = make_projection(config.project, config.settings, env.spec.agents)
+    trainer = Trainer(env.spec, algorithm(config.algo), config.settings, projection)
     if config.video != "none" and (env.spec.image is None or env.spec.image[-1] != 3):
         raise ValueError(f"{env.spec.name} has no picture to film: leave --video out.")
     if env.compiled:

@@ -76,10 +76,6 @@ class CompiledCourse(Course):
         found = jax.device_get(self._evaluate(self._learner.actors, keys, episodes))
         return [Episodes(*(np.asarray(part[s]) for part in found)) for s in range(len(self.seeds))]
 
-    def film(self, update: int) -> list[np.ndarray]:
-        """See `Course.film`."""
-        raise ValueError(f"{self.env.spec.name} has no picture to film: leave --video out.")
-
 
 def _play(trainer: Trainer, env: Env, actors: Any, key: jax.Array, episodes: int) -> tuple[Any, Any, Any]:
     """Episodes side by side, each to its own end: returns, lengths and conventions."""

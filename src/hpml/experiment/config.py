@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from hpml.marl.find import resolve
+from hpml.marl.projection import ProjectionSettings
 from hpml.marl.settings import Settings, preset
 
+PROJECTION = ("preset", "share", "history", "keep", "refresh", "safeguard", "lookahead", "probes", "radius")
 LEG = 16  # updates of a compiled environment between two looks at the signals, where evaluations allow it
 # A run goes on with these changed: they say how it runs and what it writes, not what it learns.
 MAY_CHANGE = frozenset(
@@ -31,7 +33,7 @@ class TrainConfig:
     """paper: k=4, refresh every 8 updates, ridge 1e-4, and for the network 2 inner steps at rate 1e-3."""
     residual: Literal["drop", "extragradient", "optimistic", "adjust"] = "drop"
     """What happens to the part that goes in circles: dropped, or kept and treated."""
-    strength: float = 1.0
+    strength: float = ProjectionSettings.strength
     """Lambda of --residual adjust, which follows F + lambda A F."""
     seeds: int = 1
     """How many seeds train together in this process."""
@@ -66,6 +68,22 @@ class TrainConfig:
     preset: Literal["auto", "paper", "matrix"] = "auto"
     """What the settings below start from: the paper's table, or what suits matrix games; auto goes by environment."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=lambda: preset("matrix"))
+    projection_share: float = ProjectionSettings.share
+    """How much of the residual is treated, 0 to 1; not for --residual adjust."""
+    projection_history: int = ProjectionSettings.history
+    """Samples of the update field that the projection keeps, one an update."""
+    projection_keep: Literal["recent", "reservoir", "thinned"] = ProjectionSettings.keep
+    """Which samples are kept."""
+    projection_refresh: int = ProjectionSettings.refresh
+    """Updates from one fit of the projection to the next."""
+    projection_safeguard: float = ProjectionSettings.safeguard
+    """The least cosine of the changed update with the raw one."""
+    projection_lookahead: float = ProjectionSettings.lookahead
+    """The first step of --residual extragradient, in units of the actors' learning rate times the longest gradient."""
+    projection_probes: int = ProjectionSettings.probes
+    """Samples off the path before each fit; each costs one more gradient."""
+    projection_radius: float = ProjectionSettings.radius
+    """How far out the probes lie, in steps of Adam."""
 
     def __post_init__(self) -> None:
         """One sentence for the first option that cannot be."""
@@ -75,6 +93,7 @@ class TrainConfig:
             _at_least(name, getattr(self, name), least)
         if self.projection == "none" and self.residual != "drop":
             raise ValueError(f"--residual {self.residual} treats what a projection finds: choose a --projection.")
+        assert self.project  # which checks its own
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -90,6 +109,12 @@ class TrainConfig:
     def updates(self) -> int:
         """How many updates the run has."""
         return -(-self.steps // self.batch)
+
+    @property
+    def project(self) -> ProjectionSettings:
+        """The projection's settings."""
+        own = {name: getattr(self, f"projection_{name}") for name in PROJECTION}
+        return ProjectionSettings(kind=self.projection, residual=self.residual, strength=self.strength, **own)
 
     @property
     def folder(self) -> Path:

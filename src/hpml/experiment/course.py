@@ -5,7 +5,7 @@ so that it goes on bit for bit.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -57,9 +57,9 @@ class Course(ABC):
     def evaluate(self, update: int, episodes: int) -> list[Episodes]:
         """Play episodes with each seed's policies as they are, on seeds of their own; nothing is learnt from them."""
 
-    @abstractmethod
-    def film(self, update: int) -> list[np.ndarray]:
-        """The frames of an evaluation episode of the first seed; a `ValueError` where there is no picture."""
+    def film(self, update: int, add: Callable[[Any], None]) -> None:
+        """Give the frames of an evaluation episode of the first seed, one by one, to `add`."""
+        raise ValueError(f"{self.spec.name} has no picture to film: leave --video out.")
 
     @property
     def longest(self) -> int:

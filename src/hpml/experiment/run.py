@@ -26,7 +26,7 @@ from hpml.experiment.metrics import MetricsWriter
 from hpml.experiment.progress import Watch
 from hpml.experiment.store import RunFolder, create_run, note_versions, open_run
 from hpml.experiment.trackers import TensorBoard, Tracker, WeightsAndBiases
-from hpml.experiment.video import write_video
+from hpml.experiment.video import filming
 
 SECONDS = 300.0  # between two checkpoints where no number of updates is given
 
@@ -147,8 +147,8 @@ class _Run:
                 for tracker in self.trackers:
                     tracker.close()
         if self.update >= total and config.video != "none":
-            path = self.folder.videos / f"{self.update:010d}.{config.video}"
-            write_video(path, self.course.film(self.update))
+            with filming(self.folder.videos / f"{self.update:010d}.{config.video}") as add:
+                self.course.film(self.update, add)
         return Result(self.folder.path, self.update, total, stop.signal if self.update < total else None)
 
     def _advance(self) -> list[Row]:

@@ -1,6 +1,7 @@
 """An episode as a film: frames to mp4 or GIF, by the file's ending."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,25 +39,43 @@ def enlarge(frame: np.ndarray) -> np.ndarray:
     return np.pad(large, [(0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0)])
 
 
-def write_video(path: Path, frames: Sequence[np.ndarray], rate: int = 15) -> Path:
-    """Write frames (height, width, 3) in bytes as a film with `rate` frames a second."""
+@contextmanager
+def filming(path: Path, rate: int = 15) -> Iterator[Callable[[Any], None]]:
+    """A function that adds a frame (height, width, 3) in bytes to a film with `rate` frames a second.
+
+    The film takes its name at the end: one that was cut short never has it.
+    """
     check_ending(path)
-    if not len(frames):
-        raise ValueError("A film needs at least one frame.")
     try:
-        import imageio.v3 as imageio
+        import imageio.v2 as imageio
         import imageio_ffmpeg  # noqa: F401 (the plug-in that mp4 needs)
     except ImportError as error:
         raise ValueError('Films need imageio and imageio-ffmpeg: pip install "hpml[train]".') from error
     path.parent.mkdir(parents=True, exist_ok=True)
-    pictures = np.stack([enlarge(np.asarray(frame, np.uint8)) for frame in frames])
-    temporary = path.with_name(f"half-{path.name}")  # a film that was cut short never has the name
+    temporary = path.with_name(f"half-{path.name}")
+    gif = path.suffix.lower() == ".gif"
+    options: dict[str, Any] = {"duration": 1000 / rate, "loop": 0} if gif else {"fps": rate, "macro_block_size": 2}
+    count = 0
+
+    def add(frame: Any) -> None:
+        nonlocal count
+        count += 1
+        writer.append_data(enlarge(np.asarray(frame, np.uint8)))
+
     try:
-        if path.suffix.lower() == ".gif":
-            imageio.imwrite(temporary, pictures, duration=1000 / rate, loop=0)
-        else:
-            imageio.imwrite(temporary, pictures, fps=rate, codec="libx264", macro_block_size=2)
+        writer: Any
+        with imageio.get_writer(temporary, **options) as writer:
+            yield add
+        if not count:
+            raise ValueError("A film needs at least one frame.")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_video(path: Path, frames: Iterable[Any], rate: int = 15) -> Path:
+    """Write frames as a film, one at a time."""
+    with filming(path, rate) as add:
+        for frame in frames:
+            add(frame)
     return path
