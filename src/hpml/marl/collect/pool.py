@@ -128,10 +128,7 @@ class Pool:
             if members.isdisjoint(worker.slots):
                 continue
             worker.pending.append([group, t, False])
-            try:
-                wire.send(worker.commands, wire.READY, group, t)
-            except BrokenPipeError:
-                self._replace(worker)
+            worker.tell(group, t)
 
     def wait(self, group: int) -> None:
         """Until the step that was sent to this group is done."""
@@ -268,4 +265,4 @@ class Pool:
         self._await_ready(worker)
         for entry in worker.pending:
             entry[2] = False
-            wire.send(worker.commands, wire.READY, entry[0], entry[1])
+            worker.tell(entry[0], entry[1])

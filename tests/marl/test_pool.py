@@ -1,0 +1,199 @@
+"""The pool: the right numbers in the right places, whoever plays them, also after a kill and after a resume."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from marl import counting
+
+from hpml.marl.collect.pool import STUBBORN, Pool
+from hpml.marl.collect.wire import episode_seed
+from hpml.marl.engine import package
+
+SEEDS, ENVIRONMENTS, STEPS = (3, 11), 3, 9
+needs_engine = pytest.mark.skipif(bool(package.missing()), reason="no engine for this platform")
+
+
+def open_pool(family=counting.__name__, name="counting", options=None, **changes):
+    settings = {"seeds": SEEDS, "environments": ENVIRONMENTS, "steps": STEPS, "workers": 2} | changes
+    return Pool(family, name, options, **settings)
+
+
+def actions_of(pool, rollout):
+    """Everybody's actions: each slot's own, whatever else is played."""
+    shape = (pool.steps, pool.spec.agents)
+    draws = [
+        np.random.default_rng([rollout, slot]).integers(pool.spec.actions, size=shape) for slot in range(pool.slots)
+    ]
+    return np.stack(draws, axis=1)
+
+
+def play(pool, rollout=0, before_step=None):
+    """A rollout with one group ahead of the other; copies of what was played."""
+    actions = actions_of(pool, rollout)
+    for t in range(pool.steps):
+        for group, slots in enumerate(pool.groups):
+            if before_step is not None:
+                before_step(t, group)
+            if t:
+                pool.wait(group)
+            pool.send(group, t, actions[t, slots])
+    for group in range(len(pool.groups)):
+        pool.wait(group)
+    played = {name: array.copy() for name, array in pool.arrays.items()}
+    pool.carry()
+    return played
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        assert np.array_equal(one[name], other[name]), name
+
+
+def test_every_number_is_where_it_belongs():
+    env = counting.make("counting")
+    with open_pool() as pool:
+        rollouts = [play(pool, 0), play(pool, 1)]
+        chosen = np.concatenate([actions_of(pool, 0), actions_of(pool, 1)])
+        assert not pool.workers_import_jax
+    for slot in range(len(SEEDS) * ENVIRONMENTS):
+        seed, environment = SEEDS[slot // ENVIRONMENTS], slot % ENVIRONMENTS
+        episode, played = 0, []
+        state, seen = env.reset(episode_seed(seed, 0, environment, episode))
+        for actions in chosen[:, slot]:
+            state, step = env.step(state, actions)
+            before, seen = seen, step.observation
+            if step.done:
+                episode += 1
+                state, seen = env.reset(episode_seed(seed, 0, environment, episode))
+            played.append((before, step, seen))
+        for time, (before, step, after) in enumerate(played):
+            arrays, t = rollouts[time // STEPS], time % STEPS
+            for name in ("vector", "image", "mask"):
+                assert np.array_equal(arrays[name][t, slot], getattr(before, name))
+                assert np.array_equal(arrays[name][t + 1, slot], getattr(after, name))
+            assert np.array_equal(arrays["rewards"][t, slot], step.rewards)
+            assert np.array_equal(arrays["convention"][t, slot], step.convention)
+            assert arrays["done"][t, slot] == step.done
+
+
+def test_a_slot_plays_the_same_beside_other_seeds():
+    with open_pool() as pool:
+        both = play(pool)
+    with open_pool(seeds=SEEDS[:1]) as pool:
+        alone = play(pool)
+    same(alone, {name: array[:, :ENVIRONMENTS] for name, array in both.items()})
+
+
+def test_another_stream_plays_other_episodes():
+    with open_pool() as pool, open_pool(stream=1) as other:
+        assert not np.array_equal(play(pool)["image"], play(other)["image"])
+
+
+def test_an_error_in_a_worker_is_a_sentence():
+    with open_pool(options={"fails": 2}) as pool, pytest.raises(RuntimeError, match=r"counting failed .*got tired\.$"):
+        play(pool)
+
+
+def test_a_worker_that_always_dies_is_given_up():
+    with open_pool(options={"dies": 2}) as pool:
+        with pytest.raises(RuntimeError, match="times in a row"):
+            play(pool)
+        assert pool.replaced == STUBBORN
+
+
+@pytest.mark.parametrize("told", ["before", "after"])
+def test_a_killed_worker_is_replaced_with_nothing_changed(told):
+    with open_pool() as pool:
+        whole = [play(pool, 0), play(pool, 1)]
+    with open_pool() as pool:
+
+        def kill(t, group):
+            busy = any(worker.pending for worker in pool._workers)
+            if t == 5 and group == 0 and busy == (told == "after"):
+                process = pool._workers[1].process
+                process.kill()
+                process.wait()
+
+        first = play(pool, 0, kill if told == "after" else None)
+        if told == "before":
+            kill(5, 0)
+        same(whole[0], first)
+        same(whole[1], play(pool, 1))
+        assert pool.replaced == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda pool: pool.send(0, 0, np.zeros((4, 3), int)), "2 agents"),
+        (lambda pool: pool.send(0, 0, np.full((4, 2), 5)), "0 to 4"),
+        (lambda pool: pool.send(0, STEPS, np.zeros((4, 2), int)), "no step 9"),
+        (lambda pool: pool.wait(1), "nothing was sent"),
+        (lambda pool: (pool.send(0, 0, np.zeros((4, 2), int)), pool.state()), "still stepping"),
+        (lambda pool: open_pool(state=pool.state(), environments=2), "go on with the seeds and environments"),
+        (lambda pool: open_pool("matrix", "prisoners_dilemma"), "needs no workers"),
+        (lambda pool: open_pool(seeds=()), "at least one seed"),
+    ],
+)
+def test_misuse_is_said(wrong, says):
+    with open_pool(workers=1) as pool, pytest.raises(ValueError, match=says):
+        wrong(pool)
+
+
+def test_no_worker_outlives_its_parent():
+    code = f"""
+import sys
+sys.path[:] = {sys.path!r}
+from hpml.marl.collect.pool import Pool
+pool = Pool({counting.__name__!r}, "counting", seeds=(1,), environments=2, steps=3, workers=2)
+print(*pool.processes(), flush=True)
+sys.stdin.read()
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    ends = [os.pidfd_open(int(each)) for each in parent.stdout.readline().split()]
+    assert len(ends) == 2
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    for end in ends:
+        assert select.select([end], [], [], 60)[0]
+
+
+@needs_engine
+def test_the_engines_frames_do_not_depend_on_the_number_of_workers():
+    rollouts = []
+    for workers in (1, 2, 3):
+        with open_pool("meltingpot", "bos_repeated", steps=20, workers=workers) as pool:
+            rollouts.append(play(pool))
+            assert not pool.workers_import_jax
+    same(rollouts[0], rollouts[1])
+    same(rollouts[0], rollouts[2])
+    assert rollouts[0]["image"].std() > 0
+
+
+@needs_engine
+def test_the_engine_goes_on_after_a_resume_and_after_a_kill():
+    settings = {"seeds": (5,), "environments": 2, "steps": 260}
+    with open_pool("meltingpot", "collaborative_cooking_circuit", **settings) as pool:
+        whole = [play(pool, rollout) for rollout in range(5)]
+        assert pool.state()["episode"].tolist() == [1, 1]
+    saved = None
+    with open_pool("meltingpot", "collaborative_cooking_circuit", **settings) as pool:
+        for rollout in range(3):
+            play(pool, rollout)
+        saved = pool.state()
+    with open_pool("meltingpot", "collaborative_cooking_circuit", state=saved, **settings) as pool:
+        assert np.array_equal(pool.arrays["image"][0], whole[3]["image"][0])
+
+        def kill(t, group):
+            if t == 250 and group == 1:
+                os.kill(pool.processes()[0], signal.SIGKILL)
+
+        same(whole[3], play(pool, 3, kill))
+        same(whole[4], play(pool, 4))
+        assert pool.replaced == 1
