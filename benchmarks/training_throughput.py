@@ -1,0 +1,150 @@
+"""Training throughput on real Melting Pot: MAPPO with the paper's settings, 2 environments, 4 passes over each batch.
+
+    python benchmarks/training_throughput.py [--substrates bos_repeated clean_up] [--updates 30]
+        [--environments 2] [--seeds 1] [--rollout 128] [--minibatch 4096] [--peer PYTHON]
+
+Steps a second are environment steps of all seeds. The floor is counted: the multiplications and additions of every
+layer, forwards and backwards, for every square of every picture, at the rate of a large matrix product of the same run. `--peer` names the Python of an environment that has BenchMARL 1.5.2 (with torchrl
+0.11.1, tensordict 0.11.0 and Melting Pot); it then trains MAPPO with the same layers, environments and passes in the
+same run. On a GPU `--bare` measures the engine alone on all cores, episodes rebuilt, nothing learnt.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpml.experiment.build import plan
+from hpml.experiment.config import TrainConfig, complete
+from hpml.marl.collect.pool import Pool
+from hpml.marl.env import Spec
+from hpml.marl.find import environment, resolve
+from hpml.marl.networks import patch_shape
+from hpml.marl.settings import Settings
+
+
+def matrix_rate(size: int = 2048, repeats: int = 9) -> float:
+    """Floating-point operations a second of one large matrix product."""
+    a = jax.random.normal(jax.random.key(0), (size, size))
+    product = jax.jit(lambda x: x @ x)
+    product(a).block_until_ready()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        product(a).block_until_ready()
+        times.append(time.perf_counter() - start)
+    return 2 * size**3 / float(np.median(times))
+
+
+def operations(spec: Spec, settings: Settings) -> float:
+    """Counted operations of one environment step: acting, judging, and all passes of actors and critics."""
+    cells, pixels = patch_shape(spec)
+    H, K = settings.hidden, settings.sprites
+    first = 2 * cells * pixels * K
+    later = 2 * (cells * K * H + spec.vector * H + H * H)
+    actor, critic = later + 2 * H * spec.actions, later + 2 * H
+    forward = 2 * first + actor + critic
+    # Backwards each layer costs twice its forward pass, but nothing is sent on to the pixels.
+    backward = 2 * first + 2 * (actor + critic)
+    return spec.agents * (first + actor + first + critic + settings.passes * (forward + backward))
+
+
+def ours(name: str, updates: int, options: argparse.Namespace) -> dict:
+    """Median seconds of collecting and of learning."""
+    settings = Settings(environments=options.environments, rollout=options.rollout, minibatch=options.minibatch)
+    config = complete(
+        TrainConfig(env=name, seeds=options.seeds, settings=settings, measure=False, workers=options.workers)
+    )
+    course = plan(config)()
+    try:
+        course.advance(2)
+        rows = []
+        start = time.perf_counter()
+        for _ in range(updates):
+            rows.append(course.advance(1).rows[0][0])
+        whole = (time.perf_counter() - start) / updates
+    finally:
+        course.close()
+    spec = course.spec
+    steps = settings.rollout * settings.environments * options.seeds
+    part = lambda key: float(np.median([row[key] for row in rows]))  # noqa: E731
+    return {
+        "steps": steps / whole,
+        "collect": part("seconds/collect"),
+        "learn": part("seconds/learn"),
+        "floor": operations(spec, settings),
+    }
+
+
+def bare(name: str, seconds: float, workers: int) -> float:
+    """Steps a second of the engine alone on all cores: random actions, episodes rebuilt."""
+    full, more = resolve(name)
+    family, _, rest = full.partition("/")
+    env, steps = environment(name), 64
+    with Pool(family, rest, more, seeds=[0], environments=2 * workers, steps=steps, workers=workers) as pool:
+        draw = np.random.default_rng(0)
+        acts = [draw.integers(0, env.spec.actions, (len(group), env.spec.agents)) for group in pool.groups]
+        start, count = time.perf_counter(), 0
+        while time.perf_counter() - start < seconds:
+            for t in range(steps):
+                for group in range(len(pool.groups)):
+                    if t or count:
+                        pool.wait(group)
+                    pool.send(group, t, acts[group])
+            count += 1
+        for group in range(len(pool.groups)):
+            pool.wait(group)
+        return count * steps * pool.slots / (time.perf_counter() - start)
+
+
+def peer(python: str, name: str, updates: int) -> float:
+    """Frames a second of BenchMARL."""
+    script = Path(__file__).with_name("peer_benchmarl.py")
+    full, _ = resolve(name)
+    run = subprocess.run([python, script, full.partition("/")[2], str(updates)], capture_output=True, text=True)
+    if run.returncode:
+        raise SystemExit(f"the peer failed:\n{run.stderr[-2000:]}")
+    return float(json.loads(run.stdout.splitlines()[-1])["frames"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--substrates", nargs="+", default=["bos_repeated", "clean_up"])
+    for option, default in (
+        ("updates", 30),
+        ("environments", 2),
+        ("seeds", 1),
+        ("rollout", 128),
+        ("minibatch", 4096),
+        ("workers", 0),
+    ):
+        parser.add_argument(f"--{option}", type=int, default=default)
+    parser.add_argument("--peer", default="")
+    parser.add_argument("--bare", type=float, default=0.0, help="seconds to measure the engine alone")
+    options = parser.parse_args()
+    rate = matrix_rate()
+    cores = len(os.sched_getaffinity(0))
+    print(f"{jax.devices()[0].device_kind}, {cores} cores, {jnp.dtype(jnp.float32)}: {rate / 1e9:.0f} GFLOP/s")
+    for name in options.substrates:
+        found = ours(name, options.updates, options)
+        line = f"{name}: {found['steps']:.0f} steps/s (collect {found['collect']:.3f} s, learn {found['learn']:.3f} s)"
+        line += (
+            f", counted floor {rate / found['floor']:.0f} steps/s, share {found['steps'] * found['floor'] / rate:.2f}"
+        )
+        if options.bare:
+            alone = bare(name, options.bare, options.workers or cores)
+            line += f", engine alone {alone:.0f} steps/s, share {found['steps'] / alone:.2f}"
+        if options.peer:
+            frames = peer(options.peer, name, 6)
+            line += f", BenchMARL {frames:.1f} frames/s, {found['steps'] / frames:.0f} times"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
