@@ -2,10 +2,13 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
 from hpml.marl.conventions import count_switches, most_frequent
+
+_count_switches, _most_frequent = jax.jit(count_switches), jax.jit(most_frequent)
 
 
 class Episodes(NamedTuple):
@@ -52,10 +55,10 @@ def summarise(played: Episodes, conventions: bool, before: Any) -> tuple[dict[st
     frequent = np.asarray(before)
     if conventions:
         steps = np.arange(len(played.conventions))[:, None]
-        switches = count_switches(played.conventions, steps == played.lengths - 1)
+        switches = _count_switches(played.conventions, steps == played.lengths - 1)
         columns["evaluation/switch_rate"] = float(switches.rate)
         columns["evaluation/interactions"] = float(switches.interactions) / len(returns)
-        found = np.asarray(most_frequent(played.conventions))
+        found = np.asarray(_most_frequent(played.conventions))
         known = (found >= 0).any() and (frequent >= 0).any()
         columns["evaluation/switched"] = float((found != frequent).any()) if known else float("nan")
         frequent = found if (found >= 0).any() else frequent
