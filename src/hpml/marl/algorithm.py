@@ -5,6 +5,7 @@ stacked gradient of all agents is formed. Networks, batches, optimisers and the 
 the same lines for all of them.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -124,7 +125,13 @@ def critic_values(critic: Critic, batch: Batch) -> Array:
     """The critic's outputs, (half, agents, chunks, steps, outputs), in its own scale."""
     actions = batch.actions if critic.actions is not None else None
     vector = batch.seen.vector if batch.memory is None else jnp.concatenate([batch.seen.vector, batch.memory], -1)
-    return jax.vmap(critic)(vector, batch.seen.patches, actions)
+    if batch.seen.patches is not None:
+        return jax.vmap(critic)(vector, batch.seen.patches, actions)
+    # Small networks: both halves in one matrix product for each agent, three times as fast on the CPU.
+    halves, agents, *samples = batch.actions.shape
+    merge = lambda x: jnp.moveaxis(x, 0, 1).reshape(agents, halves * math.prod(samples), *x.shape[4:])  # noqa: E731
+    values = critic(merge(vector), None, None if actions is None else merge(actions))
+    return jnp.moveaxis(values.reshape(agents, halves, *samples, values.shape[-1]), 1, 0)
 
 
 def clipped_objective(log_ratio: Array, advantages: Array, clip: float) -> Array:

@@ -8,6 +8,7 @@ The central critic differs from independent ones by one sum: each agent's first 
 the non-linearity, so that every value head sees everybody. Both have the same number of parameters.
 """
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -27,8 +28,9 @@ class Dense(eqx.Module):
     bias: Float[Array, "*agents outputs"]
 
     def __call__(self, x: Array) -> Array:
-        """From (..., inputs) to (..., outputs)."""
-        return x @ self.weight + self.bias
+        """From (..., inputs) to (..., outputs), as one matrix product: with more axes XLA copies on the CPU."""
+        flat = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ self.weight + self.bias
+        return flat.reshape(*x.shape[:-1], flat.shape[-1])
 
 
 def dense(key: Array, inputs: int, outputs: int, gain: float) -> Dense:
@@ -161,7 +163,9 @@ class Critic(eqx.Module):
         if self.central:
             x = jnp.broadcast_to(jnp.sum(x, 0, keepdims=True) / agents**0.5, x.shape)
         if self.actions is not None:
-            played = jax.vmap(lambda table, a: table[a])(self.actions, actions)
+            # A product, not a look-up: the gradient of a look-up adds rows one by one.
+            named = jax.nn.one_hot(actions, self.actions.shape[1], dtype=x.dtype)
+            played = jax.vmap(lambda table, a: a @ table)(self.actions, named)
             x = x + (jnp.sum(played, 0, keepdims=True) - played) / agents**0.5
         x = jax.vmap(lambda layer, y: layer(y))(self.hidden, jax.nn.relu(x))
         return jax.vmap(lambda layer, y: layer(y))(self.head, jax.nn.relu(x))
