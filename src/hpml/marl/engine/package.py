@@ -6,6 +6,7 @@ are imported under an empty package of the same name, which is taken out of `sys
 
 import ast
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -21,21 +22,29 @@ INSTALL = "python -m hpml.marl.engine.install"
 
 def missing() -> str:
     """What is not installed, as a sentence; empty where substrates can be built."""
-    absent = [name for name in (PACKAGE, "dmlab2d") if importlib.util.find_spec(name) is None]
+    there = {PACKAGE: _folder() is not None, "dmlab2d": importlib.util.find_spec("dmlab2d") is not None}
+    absent = [name for name, found in there.items() if not found]
     if not absent:
         return ""
     return f"Melting Pot is not installed ({' and '.join(absent)}): run `{INSTALL}`, which needs no TensorFlow."
 
 
-@cache
 def folder() -> Path:
     """Where the package lies."""
-    if sentence := missing():
-        raise ValueError(sentence)
-    spec = importlib.util.find_spec(PACKAGE)
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return Path(next(iter(spec.submodule_search_locations)))
+    place = _folder()
+    if place is None:
+        raise ValueError(missing())
+    return place
+
+
+@cache
+def _folder() -> Path | None:
+    # By what was installed, not by what `import meltingpot` finds: a file of that name may lie nearer.
+    try:
+        place = Path(str(importlib.metadata.distribution("dm-meltingpot").locate_file(PACKAGE)))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return place if place.is_dir() else None
 
 
 @cache
@@ -54,9 +63,7 @@ def substrates() -> tuple[str, ...]:
 @contextmanager
 def _bare_package() -> Iterator[None]:
     """The package's folders are importable, and its own start-up does not run."""
-    if PACKAGE in sys.modules:
-        yield
-        return
+    others = _taken_out()
     if not _SHELF:
         shell = ModuleType(PACKAGE)
         shell.__path__ = [str(folder())]
@@ -65,8 +72,13 @@ def _bare_package() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in [each for each in sys.modules if each == PACKAGE or each.startswith(f"{PACKAGE}.")]:
-            _SHELF[name] = sys.modules.pop(name)
+        _SHELF.update(_taken_out())
+        sys.modules.update(others)
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    ours = [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]
+    return {name: sys.modules.pop(name) for name in ours}
 
 
 @cache
