@@ -21,6 +21,7 @@ from hpml.marl.collect.shared import attach
 from hpml.marl.env import Env, Observation
 
 IDLE = 5  # milliseconds without a command, after which there is time to tidy up
+BEHIND = 5  # how much less urgent building is, in the system's units of niceness
 LEFT_OVER = 4  # finished episodes that may wait for such a time
 
 
@@ -37,7 +38,7 @@ class Lane:
         self.episode = slot.episode
         self.state, self._seen = self._reset(slot.episode)
         self._replay(slot.actions)
-        self.next: Future[tuple[Any, Observation]] = builder.submit(self._reset, self.episode + 1)
+        self._next: Future[tuple[Any, Observation]] | None = None
 
     def _reset(self, episode: int) -> tuple[Any, Observation]:
         return self.env.reset(wire.episode_seed(*self._seed, episode))
@@ -50,6 +51,10 @@ class Lane:
             else:
                 self.state, step = self.env.step(self.state, acts, None)
                 self._seen = step.observation
+
+    def build_ahead(self) -> None:
+        """Begin to build the next episode."""
+        self._next = self._builder.submit(self._reset, self.episode + 1)
 
     def show(self, t: int) -> None:
         """The current observation into the arrays of time t."""
@@ -72,10 +77,11 @@ class Lane:
         if not done:
             return None
         over = self.state
-        self.state, first = self.next.result()
+        assert self._next is not None
+        self.state, first = self._next.result()
         self._write(first, t + 1)
         self.episode += 1
-        self.next = self._builder.submit(self._reset, self.episode + 1)
+        self.build_ahead()
         return over
 
     def _views(self, t: int) -> Observation:
@@ -88,12 +94,19 @@ class Lane:
                 self._arrays[name][t, self.index] = value
 
 
+def _step_back() -> None:
+    """Building leaves the core to stepping; Linux has a priority for each thread."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + BEHIND)
+
+
 def work(commands: int, replies: int, memory: int) -> None:
     """Play until the parent is gone."""
     job: wire.Job = wire.receive_object(commands)
     arrays = attach(memory, job.fields)
     env = importlib.import_module(job.family).make(job.name, **job.options)
-    builder = ThreadPoolExecutor(1)
+    builder = ThreadPoolExecutor(1, initializer=_step_back)
     lanes: list[Lane] = []
     for slot in job.slots:
         if select.select([commands], [], [], 0)[0]:  # Nothing is said before everything is ready: the parent is gone.
@@ -104,6 +117,7 @@ def work(commands: int, replies: int, memory: int) -> None:
     wire.send(replies, wire.READY, -1, sum("jax" in name.split(".")[0] for name in sys.modules))
     groups: dict[int, list[Lane]] = {}
     for lane in lanes:
+        lane.build_ahead()
         groups.setdefault(lane.group, []).append(lane)
     over: list[Any] = []
     listening = select.poll()
