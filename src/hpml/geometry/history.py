@@ -65,7 +65,8 @@ class History(eqx.Module):
 class Products(eqx.Module):
     """Inner products of one sample (x, F) with every row, in float64.
 
-    `distance` |x_i - x|^2, `toward` <F_i, x - x_i>, `back` <F, x_i - x>, `gram` <F_i, F>, `energy` |F|^2.
+    `distance` |x_i - x|^2, `toward` <F_i, x - x_i>, `back` <F, x_i - x>, `gram` <F_i, F>, `energy` |F|^2. Of a second
+    vector G at the same point, where one was given: `gap_back` <G, x_i - x>, `gap_gram` <F_i, G>.
     """
 
     distance: Float[Array, " rows"]
@@ -73,6 +74,15 @@ class Products(eqx.Module):
     back: Float[Array, " rows"]
     gram: Float[Array, " rows"]
     energy: Float[Array, ""]
+    gap_back: Float[Array, " rows"] | None = None
+    gap_gram: Float[Array, " rows"] | None = None
+
+
+def no_products(rows: int, gap: bool) -> Products:
+    """Products that say nothing, to stand where none were formed."""
+    with jax.enable_x64(True):
+        zero, none = jnp.zeros(rows, jnp.float64), jnp.zeros((), jnp.float64)
+        return Products(zero, zero, zero, zero, none, *((zero, zero) if gap else ()))
 
 
 def history_init(params: Tree, capacity: int, keep: str = "recent", spare: int = 1, key: Any = 0) -> History:
@@ -125,12 +135,15 @@ def history_push(history: History, params: Tree, field: Tree, metric: Any = None
     return push_products(history, params, field, products_with(history, params, field, leaf_metric(metric, params)))
 
 
-def push_products(history: History, params: Tree, field: Tree, products: Products) -> History:
-    """The history with one more sample whose inner products are known."""
+def push_products(history: History, params: Tree, field: Tree, products: Products, when: Any = True) -> History:
+    """The history with one more sample whose inner products are known; as it was where `when` is false.
+
+    Such a push rewrites one row with itself. A conditional would have to hand the buffers through, and copies them.
+    """
     slot, kept = _choose_row(history)
     rows = jnp.arange(len(history.times))
     # The rows written below depend on every product, so that XLA may write in place once the buffers have been read.
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(part)) for part in jax.tree.leaves(products)]))
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(part)) for part in jax.tree.leaves(products)]) & when)
     with jax.enable_x64(True):
         matrices = history.matrices
         own = rows == slot
@@ -154,7 +167,7 @@ def push_products(history: History, params: Tree, field: Tree, products: Product
         kept=jnp.where(finite, kept, history.kept),
         locked=history.locked,
         newest=jnp.where(finite, slot, history.newest),
-        count=history.count + 1,
+        count=history.count + jnp.asarray(when).astype(jnp.int32),
         key=history.key,
         capacity=history.capacity,
         keep=history.keep,
@@ -166,8 +179,8 @@ def lock_kept(history: History, when: Bool[Array, ""]) -> History:
     return eqx.tree_at(lambda h: h.locked, history, jnp.where(when, history.kept, history.locked))
 
 
-def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -> Products:
-    """Inner products of one sample with every row.
+def products_with(history: History, params: Tree, field: Tree, metric: Leaves, gap: Tree = None) -> Products:
+    """Inner products of one sample with every row, and those of a second vector `gap` at the same point.
 
     Differences x_i - x are taken entry by entry in the buffers' dtype, exact for nearby floats, and summed in parts, so
     that float32 distances of nearby vectors are right. <F_i, x - x_i> = A[i, newest] + <F_i, x - x_newest> needs the
@@ -177,6 +190,7 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -
     wrong by 2e-5. So what F and the step share with the newest field goes through Q, and the product sees the rest.
     """
     buffers = zip(*(jax.tree.leaves(tree) for tree in (history.points, history.field, params, field)), strict=True)
+    gaps = None if gap is None else [jnp.asarray(g).reshape(-1) for g in jax.tree.leaves(gap)]
     step, newest, values = [], [], []
     for X, F, x, f in buffers:
         x, f = (jnp.asarray(v, X.dtype).reshape(-1) for v in (x, f))
@@ -189,26 +203,34 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -
     shared_field, rest_field = _take_out(fields, newest)
     shared_step, rest_step = _take_out(step, newest)
     rest_field, rest_step = metric.lower(rest_field), metric.lower(rest_step)
+    lowered_gap = None if gaps is None else metric.lower(gaps)
     with jax.enable_x64(True):
         zero = jnp.zeros(len(history.times), jnp.float64)
         distance, back, gram, advance, energy = zero, zero, zero, zero, jnp.zeros((), jnp.float64)
+        gap_back, gap_gram = zero, zero
     for i, (X, F, x, f) in enumerate(values):
         w = metric.weight(i, X.dtype)
         root = None if w is None else jnp.sqrt(w)
-        columns = f[:, None] if root is None else (f * root)[:, None]
+        beside = [f] if gaps is None else [f, gaps[i].astype(X.dtype)]
+        k = len(beside)
+        columns = jnp.stack(beside if root is None else [v * root for v in beside], 1)
         if metric.columns is not None:
             U = jnp.asarray(metric.columns, X.dtype)
             columns = jnp.concatenate([columns, U if root is None else U / root[:, None]], 1)
         squares, dots = _displacement_sums(X, x, columns, root)
-        # Two matrix-vector products: XLA's CPU backend is slower on one product with two columns.
-        right, ahead = _product(F, rest_field[i]), _product(F, rest_step[i])
+        against = [rest_field[i], rest_step[i]] + ([] if lowered_gap is None else [lowered_gap[i].astype(F.dtype)])
+        right = _field_sums(F, jnp.stack(against))
         with jax.enable_x64(True):
-            distance, back = distance + squares, back + dots[:, 0]
             if metric.columns is not None:
-                along = (f @ jnp.asarray(metric.columns, f.dtype)).astype(jnp.float64)
-                distance = distance + (dots[:, 1:] ** 2).sum(1)
-                back = back + (dots[:, 1:] * along).sum(1)
-            gram, advance = gram + right.astype(jnp.float64), advance + ahead.astype(jnp.float64)
+                along = [(v @ jnp.asarray(metric.columns, v.dtype)).astype(jnp.float64) for v in beside]
+                distance = distance + (dots[:, k:] ** 2).sum(1)
+                back = back + (dots[:, k:] * along[0]).sum(1)
+                if gaps is not None:
+                    gap_back = gap_back + (dots[:, k:] * along[1]).sum(1)
+            distance, back = distance + squares, back + dots[:, 0]
+            gram, advance = gram + right[0], advance + right[1]
+            if gaps is not None:
+                gap_back, gap_gram = gap_back + dots[:, 1], gap_gram + right[2]
             energy = energy + _product(f[None], lowered_field[i])[0].astype(jnp.float64)
     with jax.enable_x64(True):
         written = history.times >= 0
@@ -217,7 +239,10 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves) -
         gram = gram + shared_field.astype(jnp.float64) * known
         toward = A[:, history.newest] + advance + shared_step.astype(jnp.float64) * known
         distance, toward, back, gram = (jnp.where(written, part, 0.0) for part in (distance, toward, back, gram))
-        return Products(distance, toward, back, gram, energy)
+        if gaps is None:
+            return Products(distance, toward, back, gram, energy)
+        gap_back, gap_gram = (jnp.where(written, part, 0.0) for part in (gap_back, gap_gram))
+        return Products(distance, toward, back, gram, energy, gap_back, gap_gram)
 
 
 def row_products(history: History, row: Int[Array, ""]) -> Products:
@@ -276,6 +301,38 @@ def _take_out(vector: Sequence[Array], along: Sequence[Array]) -> tuple[Array, l
     c = top / jnp.where(square > 0, square, 1.0)
     c = jnp.where(jnp.isfinite(c), c, 0.0)
     return c, [v - c.astype(v.dtype) * u for v, u in zip(vector, along, strict=True)]
+
+
+def _field_sums(F: Array, vectors: Array) -> Array:
+    """F v for each of some vectors, (vectors, rows) in float64."""
+    return jax.lax.platform_dependent(F, vectors, cpu=_field_in_chunks, default=_field_at_once)
+
+
+def _field_at_once(F, vectors):
+    out = _product(F, vectors.T).T
+    with jax.enable_x64(True):
+        return out.astype(jnp.float64)
+
+
+def _field_in_chunks(F, vectors):
+    # One product a vector, since XLA's CPU backend is slower on one with several columns; by chunks the rows are read
+    # from memory once for all of them.
+    rows, size = F.shape
+    width = min(size, CHUNK_WIDTH, max(256, CHUNK_ENTRIES // rows // 256 * 256))
+
+    def sums(start, width):
+        part = jax.lax.optimization_barrier(jax.lax.dynamic_slice_in_dim(F, start, width, 1))
+        return jnp.stack([_product(part, jax.lax.dynamic_slice_in_dim(v, start, width)) for v in vectors])
+
+    whole = size // width
+    _, out = jax.lax.scan(lambda _, i: (None, sums(i * width, width)), None, jnp.arange(whole))
+    with jax.enable_x64(True):
+        out = out.astype(jnp.float64).sum(0)
+    if whole * width < size:
+        last = sums(whole * width, size - whole * width)
+        with jax.enable_x64(True):
+            out = out + last.astype(jnp.float64)
+    return out
 
 
 def _displacement_sums(X: Array, x: Array, columns: Array, root: Array | None) -> tuple[Array, Array]:

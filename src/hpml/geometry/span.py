@@ -82,6 +82,12 @@ def encode_field(chart: SpanChart, products: Products) -> Float[Array, " r"]:
     return _coordinates(chart, vector)
 
 
+def encode_gap(chart: SpanChart, products: Products) -> Float[Array, " r"]:
+    """The coordinates of the second vector of the products."""
+    back, gram = products.gap_back, products.gap_gram
+    return encode_field(chart, eqx.tree_at(lambda p: (p.back, p.gram), products, (back, gram)))
+
+
 def row_coefficients(
     chart: SpanChart, coordinates: Float[Array, " r"], rows: int
 ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:

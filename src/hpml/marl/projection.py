@@ -1,0 +1,122 @@
+"""The projection inside training: settings, the transformation that they make, and what it logs (`alg:ctde-hpml`).
+
+It stands between the actors' gradients and their optimiser and changes the actors' update direction alone. One look an
+update: at the first minibatch, where the likelihood ratios are 1 and nothing is clipped yet, the history grows by one
+sample and the change of the direction is formed; the other minibatches of the update get the same change. Passes over
+one batch see one field, so this loses little and costs a fraction.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from hpml.marl.rollout import minibatches
+from hpml.marl.settings import Settings
+from hpml.plugin.hodge import RESIDUAL, hodge_projection
+from hpml.plugin.treatment import HodgeState
+from hpml.projection.projector import Projector
+from hpml.projection.projectors.graph import GraphProjector
+from hpml.projection.projectors.kernel import KernelProjector
+from hpml.projection.projectors.neural import NeuralProjector
+
+KINDS = ("none", "graph", "neural", "kernel")
+
+
+@dataclass(frozen=True)
+class ProjectionSettings:
+    """How the circulating part of the actors' joint update is found and treated."""
+
+    kind: Literal["none", "graph", "neural", "kernel"] = "none"
+    """The projector that splits the field; none leaves the update as it is. "adjust" needs no projector: any will do."""
+    preset: Literal["default", "paper"] = "default"
+    """paper: graph with k = 4, a fit every 8 updates, ridge 1e-4; network at rate 1e-3, 2 steps every update; drop."""
+    residual: Literal["drop", "extragradient", "optimistic", "adjust"] = "drop"
+    """What happens to the circulating part: see docs/plugin.md."""
+    strength: float = 4.0
+    """Lambda of "adjust", in F + lambda A F."""
+    share: float = 1.0
+    """How much of the fitted residual is treated, 0 to 1; not for "adjust"."""
+    history: int = 16
+    """Samples kept, one an update; the memory is 2 (history + refresh) numbers a parameter."""
+    keep: Literal["recent", "reservoir", "thinned"] = "recent"
+    """Which samples are kept."""
+    refresh: int = 8
+    """Updates from one fit to the next."""
+    safeguard: float = 0.01
+    """The least cosine of the changed update with the raw one."""
+    lookahead: float = 4.0
+    """The first step of "extragradient", in steps of Adam: 1 moves every parameter by the learning rate, in the mean
+    square."""
+    probes: int = 0
+    """Samples off the path before each fit, on the same minibatch; each costs one more gradient every `refresh`."""
+    radius: float = 4.0
+    """How far out probes lie, in steps of Adam as well."""
+
+    def __post_init__(self) -> None:
+        """One sentence for the first setting that cannot be."""
+        if self.kind not in KINDS:
+            raise ValueError(f"The projection is one of {', '.join(KINDS)}; got {self.kind!r}.")
+        if self.preset not in ("default", "paper"):
+            raise ValueError(f"The projection's preset is default or paper; got {self.preset!r}.")
+        if self.residual not in RESIDUAL:
+            raise ValueError(f"residual is one of {', '.join(RESIDUAL)}; got {self.residual!r}.")
+        if self.preset == "paper" and self.kind == "kernel":
+            raise ValueError("The paper has no kernel projection: choose graph or neural, or leave the preset out.")
+        if not self.strength >= 0 or not self.lookahead > 0:
+            raise ValueError("strength must not be negative, and lookahead must be positive.")
+
+
+def make_projection(
+    settings: ProjectionSettings, training: Settings, agents: int
+) -> optax.GradientTransformationExtraArgs | None:
+    """The transformation that goes before the actors' optimiser, or None."""
+    if settings.kind == "none":
+        return None
+    paper = settings.preset == "paper"
+    projector: Projector
+    if settings.kind == "graph":
+        projector = GraphProjector.paper() if paper else GraphProjector()
+    elif settings.kind == "neural":
+        projector = NeuralProjector.paper() if paper else NeuralProjector()
+    else:
+        projector = KernelProjector()
+    refresh = {"graph": 8, "neural": 1}[settings.kind] if paper else settings.refresh
+    return hodge_projection(
+        projector,
+        settings.history,
+        refresh,
+        settings.residual,
+        share=settings.share,
+        keep=settings.keep,
+        safeguard=settings.safeguard,
+        stride=settings.lookahead * training.actor_rate,
+        strength=settings.strength,
+        every=training.passes * minibatches(training, agents),
+        probes=0 if settings.residual == "adjust" else settings.probes,
+        radius=settings.radius * training.actor_rate,
+        cross_fit=not (settings.kind == "neural" and paper),
+    )
+
+
+def projection_logs(state: HodgeState | None) -> dict[str, Array]:
+    """What the projection saw at its last look, as scalars of one seed; nothing without one."""
+    if state is None:
+        return {}
+    seen = state.diagnostics
+    energy = jnp.where(seen.energy > 0, seen.energy, 1.0)
+    logs: dict[str, Any] = {
+        "nonpot": seen.nonpotentiality,
+        "residual_energy": seen.residual_energy,
+        "noise_share": seen.noise,
+        "angle": seen.angle,
+        "identifiable": seen.identifiable,
+    }
+    if state.history is not None:
+        turning = jnp.maximum(seen.clean_energy, 0.0) / energy
+        logs["nonpot_held_out"] = seen.held_out
+        logs["residual_clean"] = seen.clean_energy
+        logs["potential_share"] = jnp.clip(1.0 - seen.noise - turning, 0.0, 1.0)
+    return {f"projection_{name}": value for name, value in logs.items()}

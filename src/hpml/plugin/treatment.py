@@ -1,0 +1,267 @@
+"""One update of the plug-in: look at the field, fit the history where that is due, treat the residual.
+
+The history's buffers never go through a conditional. What may be skipped reads them and gives products, coefficients
+or one vector of length d; the buffers are written outside, in place when they are donated.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int
+
+from hpml.geometry.arrays import Array
+from hpml.geometry.history import (
+    History,
+    check_like,
+    combine_rows,
+    lock_kept,
+    no_products,
+    products_with,
+    push_products,
+    row_products,
+)
+from hpml.geometry.leaves import Leaves, Tree, leaf_metric
+from hpml.geometry.span import SpanChart, encode, encode_gap, path_return, row_coefficients, span_of
+from hpml.plugin.adjust import rotate_field
+from hpml.plugin.probes import Probes, push_probes
+from hpml.plugin.safeguard import angle_between, blend_weight
+from hpml.plugin.when import when
+from hpml.projection.projector import LocalSamples, Projector
+
+Scalar = Float[Array, ""]
+
+
+class Diagnostics(NamedTuple):
+    """What the transformation saw when it last looked.
+
+    - `step`, `refreshes`: how many updates and refreshes there were.
+    - `nonpotentiality`: the share of the history's field energy that the fit takes for circulation, in-sample, at the
+      last refresh; with "adjust" the share of |J F|^2 that is |A F|^2, here and now.
+    - `held_out`: the same share cross-fitted, where asked for: half of the rows say what circulates, and <R, F> over
+      |F|^2 is taken at the other half, so that noise, which does not repeat, adds nothing on average.
+    - `residual_energy`: |R|_M^2 at the newest point; with "adjust" |A F|_M^2.
+    - `angle`: between the raw and the changed update, in radians, at every update.
+    - `identifiable`: how much the history can say about circulation, in [0, 1]. Near 0 it is a path and says nothing,
+      whatever `nonpotentiality` reads; with "adjust" always 1.
+    - `noise`, `clean_energy`: with `halves`, the share of noise in |F|_M^2 and the residual energy without it,
+      <R_a, R_b>_M; the latter stays 0 with "adjust".
+    - `energy`: |F|_M^2 at the newest point.
+    """
+
+    step: Int[Array, ""]
+    refreshes: Int[Array, ""]
+    nonpotentiality: Scalar
+    residual_energy: Scalar
+    angle: Scalar
+    identifiable: Scalar
+    noise: Scalar
+    clean_energy: Scalar
+    held_out: Scalar
+    energy: Scalar
+
+
+class HodgeState(NamedTuple):
+    """The history, its chart, the projector's fit, the change held since the last look, and the diagnostics.
+
+    With "adjust" only the last two; `change` is None where every update looks anew.
+    """
+
+    history: History | None
+    chart: SpanChart | None
+    fit: Any
+    change: Tree
+    diagnostics: Diagnostics
+
+
+class Treatment(NamedTuple):
+    """The settings of one transformation, and its update; see `hodge_projection`."""
+
+    projector: Projector
+    refresh: int
+    residual: str
+    share: float
+    metric: Any
+    safeguard: float | None
+    lookahead: float | None
+    stride: float | None
+    strength: float
+    every: int
+    probes: Probes
+    cross_fit: bool
+    seed: int
+
+    def update(
+        self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any
+    ) -> tuple[Tree, HodgeState]:
+        """Gradients with the treated residual, and the next state."""
+        metric = leaf_metric(self.metric, params)
+        field = jax.tree.map(jnp.negative, grads)
+        old = state.diagnostics
+        turn: Any = True if self.every == 1 else old.step % self.every == 0
+        gap = None
+        if halves is not None:
+            gap = jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *halves)  # of the ascent field: b - a
+        if self.residual == "adjust":
+            change, seen = self.adjust(turn, grads, gap, state, params, field_fn, metric)
+            history, chart, fit = None, None, None
+        else:
+            history, chart, fit, change, seen = self.project(turn, field, gap, state, params, field_fn, metric)
+
+        # What is held from an earlier look may fit this update badly: the angle is checked at each.
+        energy, along = metric.inner(field, field), metric.inner(field, change)
+        length = metric.inner(change, change)
+        w = blend_weight(energy, along, length, self.safeguard)
+        changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), grads, change)
+        seen = seen._replace(step=old.step + 1, angle=_single(angle_between(energy, w * along, w**2 * length)))
+        return changed, HodgeState(history, chart, fit, None if self.every == 1 else change, seen)
+
+    def adjust(
+        self, turn: Any, grads: Tree, gap: Tree, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
+    ) -> tuple[Tree, Diagnostics]:
+        """The change strength A F, and what was seen."""
+        old = state.diagnostics
+
+        def look() -> tuple[Tree, Diagnostics]:
+            rotated, stretched = rotate_field(field_fn, params, grads, metric)
+            turned = metric.inner(rotated, rotated)
+            whole = turned + metric.inner(stretched, stretched)
+            energy = metric.inner(grads, grads)
+            noise = old.noise if gap is None else _share(metric.inner(gap, gap), energy)
+            seen = old._replace(
+                nonpotentiality=_share(turned, whole),
+                residual_energy=_single(turned),
+                identifiable=jnp.ones((), jnp.float32),
+                noise=noise,
+                energy=_single(energy),
+            )
+            return jax.tree.map(lambda u, x: (self.strength * u).astype(x.dtype), rotated, grads), seen
+
+        return when(turn, look, lambda: (state.change, old))
+
+    def project(
+        self, turn: Any, field: Tree, gap: Tree, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
+    ) -> tuple[History, SpanChart, Any, Tree, Diagnostics]:
+        """A change that lies in the span of the history."""
+        ring, old = state.history, state.diagnostics
+        assert ring is not None
+        assert state.chart is not None
+        check_like(ring, params, "params")
+        check_like(ring, field, "grads")
+        if gap is not None:
+            check_like(ring, gap, "halves")
+        before, seen_before = ring.newest, ring.count > 0
+        due = jnp.asarray(turn) & ((old.step // self.every + 1) % self.refresh == 0)
+        if self.probes.count:
+            key = jax.random.fold_in(jax.random.PRNGKey(self.seed), old.step)
+            ring = push_probes(ring, self.probes, params, field, field_fn, metric, key, due)
+        products = when(
+            turn,
+            lambda: products_with(ring, params, field, metric, gap),
+            lambda: no_products(len(ring.times), gap is not None),
+        )
+        ring = push_products(ring, params, field, products, turn)
+        chart, fit, seen = self.fit_when(due, ring, state)
+        ring = lock_kept(ring, due)
+
+        def look() -> tuple[Tree, Diagnostics]:
+            here = row_products(ring, ring.newest)
+            point, f = encode(chart, ring, here)
+            R = self.residual_at(fit, point, f)
+            if self.residual == "drop":
+                change = -self.share * R
+            elif self.residual == "optimistic":
+                R_before = self.residual_at(fit, *encode(chart, ring, row_products(ring, before)))
+                change = jnp.where(seen_before, self.share * (R - R_before), 0.0)
+            else:
+                reach: Any = self.lookahead
+                if self.stride is not None:
+                    entries = sum(leaf.size for leaf in jax.tree.leaves(params))
+                    size = metric.inner(field, field)
+                    reach = jnp.where(size > 0, self.stride * (entries / jnp.where(size > 0, size, 1.0)) ** 0.5, 0.0)
+                ahead = jax.tree.map(lambda x, v: (x + reach * v).astype(x.dtype), params, field)
+                field_ahead = jax.tree.map(jnp.negative, field_fn(ahead))
+                check_like(ring, field_ahead, "The result of field_fn")
+                R_ahead = self.residual_at(fit, *encode(chart, ring, products_with(ring, ahead, field_ahead, metric)))
+                change = self.share * (R_ahead - R)
+            now = seen._replace(residual_energy=_single(R @ R), energy=_single(here.energy))
+            if gap is not None:
+                own, g = f.astype(R.dtype), encode_gap(chart, products).astype(R.dtype)
+                R_a, R_b = (self.residual_at(fit, point, half) for half in (own + g, own - g))
+                noise = _share(metric.inner(gap, gap), here.energy)
+                now = now._replace(noise=noise, clean_energy=_single(R_a @ R_b))
+            step = combine_rows(ring, *row_coefficients(chart, change, len(ring.times)), params)
+            return jax.tree.map(lambda u, x: u.astype(jnp.result_type(x)), step, params), now
+
+        change, seen = when(turn, look, lambda: (state.change, seen))
+        return ring, chart, fit, change, seen
+
+    def fit_when(self, due: Array, ring: History, state: HodgeState) -> tuple[SpanChart, Any, Diagnostics]:
+        """A new chart and fit where they are due; no vector of length d goes through the conditional."""
+        precise = all(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(ring.points))
+        small = eqx.tree_at(lambda h: (h.points, h.field), ring, (None, None))
+
+        def renew(small: History, chart: SpanChart, fit: Any, seen: Diagnostics) -> Any:
+            chart, points, field = span_of(small, chart, precise)
+            dtype = jnp.result_type(float)
+            samples = LocalSamples(points.astype(dtype), field.astype(dtype), chart.mask)
+            held_out = seen.held_out
+            if self.cross_fit:
+                held_out = cross_fitted(self.projector, fit, samples, small.times[chart.rows])
+            fit = self.projector.local_fit(fit, samples)
+            seen = seen._replace(
+                refreshes=seen.refreshes + 1,
+                nonpotentiality=_share(_circulating(self.projector, fit, samples), _whole(samples)),
+                identifiable=path_return(small, chart),
+                held_out=held_out,
+            )
+            return chart, fit, seen
+
+        return when(due, renew, lambda _, *rest: rest, small, state.chart, state.fit, state.diagnostics)
+
+    def residual_at(self, fit: Any, point: Array, field: Array) -> Array:
+        """See `residual_at`."""
+        return residual_at(self.projector, fit, point, field)
+
+
+def residual_at(projector: Projector, fit: Any, point: Array, field: Array) -> Array:
+    """The fitted residual in the chart, zero where a projector has no finite answer."""
+    dtype = jnp.result_type(float)
+    R = projector.local_residual(fit, point.astype(dtype), field.astype(dtype))
+    return jnp.where(jnp.all(jnp.isfinite(R)), R, 0.0)
+
+
+def cross_fitted(projector: Projector, fit: Any, samples: LocalSamples, times: Int[Array, " n"]) -> Scalar:
+    """<R, F> over |F|^2, with R at every second row in time from a fit to the other rows, and the other way round.
+
+    A projector that goes on from an old fit has seen all rows before: its answer is not held out.
+    """
+    place = jnp.argsort(jnp.argsort(jnp.where(samples.mask, times, jnp.iinfo(times.dtype).max)))
+    odd = place % 2 == 1
+
+    def product(judged: Array) -> Array:
+        part = projector.local_fit(fit, LocalSamples(samples.points, samples.field, samples.mask & ~judged))
+        R = jax.vmap(lambda y, f: residual_at(projector, part, y, f))(samples.points, samples.field)
+        return jnp.sum(jnp.where((samples.mask & judged)[:, None], R * samples.field, 0.0))
+
+    return _share(product(odd) + product(~odd), _whole(samples))
+
+
+def _circulating(projector: Projector, fit: Any, samples: LocalSamples) -> Array:
+    R = jax.vmap(lambda y, f: residual_at(projector, fit, y, f))(samples.points, samples.field)
+    return jnp.sum(jnp.where(samples.mask[:, None], R, 0.0) ** 2)
+
+
+def _whole(samples: LocalSamples) -> Array:
+    return jnp.sum(jnp.where(samples.mask[:, None], samples.field, 0.0) ** 2)
+
+
+def _share(part: Array, whole: Array) -> Scalar:
+    """A part of an energy, between 0 and 1; 0 where there is none."""
+    part, whole = _single(part), _single(whole)
+    return jnp.clip(jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), 0.0), 0.0, 1.0)
+
+
+def _single(value: Array) -> Scalar:
+    return jnp.asarray(value).astype(jnp.float32)
