@@ -11,9 +11,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from hpml.geometry.arrays import Array
 from hpml.marl.advantage import discounted
 from hpml.marl.compiling import cpu_options
 from hpml.marl.conventions import Switches, count_switches
@@ -40,6 +40,11 @@ class Worlds(eqx.Module):
     steps: Int[Array, ""]
     key: Any
 
+    @property
+    def looks(self) -> tuple[Observation, Array, Any]:
+        """What the next actions depend on."""
+        return self.observation, self.starts, self.memory
+
 
 class Progress(eqx.Module):
     """What an update did, and what was played before it: `returns` (agents,) is a mean over `episodes` that ended."""
@@ -65,7 +70,7 @@ def collect(trainer: Trainer, env: Env, actors: Actor, worlds: Worlds) -> tuple[
     """Play as many steps as an update learns from; an episode that ends makes way for the next one at once."""
     E = trainer.settings.environments
 
-    def turn(now: Worlds, _: None) -> tuple[Worlds, tuple[Array, ...]]:
+    def turn(now: Worlds, _: None) -> tuple[Worlds, Any]:
         keys = jax.random.split(jax.random.fold_in(now.key, now.steps), (3, E))
         played = trainer.act(actors, now.observation, now.memory, now.starts, keys[0])
         state, step = jax.vmap(env.step)(now.state, played.actions, keys[1])
@@ -75,15 +80,13 @@ def collect(trainer: Trainer, env: Env, actors: Actor, worlds: Worlds) -> tuple[
         state, observation = jax.tree.map(fresh, first, (state, step.observation))
         memory = None if played.memory is None else jnp.where(done[:, None, None], 0.0, played.memory)
         then = Worlds(state, observation, done, memory, now.running, now.steps + 1, now.key)
-        before = (now.observation, now.starts, now.memory)
-        return then, (*before, played.actions, played.log_probs, step.rewards, step.convention)
+        return then, (now.looks, (played.actions, played.log_probs, step.rewards, step.convention))
 
-    then, (*before, actions, log_probs, rewards, convention) = jax.lax.scan(
-        turn, worlds, None, length=trainer.settings.rollout
-    )
-    last = (then.observation, then.starts, then.memory)
-    seen = jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), tuple(before), last)
-    return then, Rollout(*seen, actions, log_probs, rewards, convention)
+    then, (before, played) = jax.lax.scan(turn, worlds, None, length=trainer.settings.rollout)
+    seen = jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), before, then.looks)
+    actions, log_probs, rewards, convention = played
+    observation, starts, memory = seen
+    return then, Rollout(observation, starts, memory, actions, log_probs, rewards, convention)
 
 
 def train(trainer: Trainer, env: Env, learner: Learner, worlds: Worlds) -> tuple[Learner, Worlds, Progress]:
@@ -118,8 +121,8 @@ def _updates(
 ) -> tuple[Learner, Worlds, Progress]:
     def one(learner: Learner, worlds: Worlds) -> tuple[tuple[Learner, Worlds], Progress]:
         def update(now: tuple[Learner, Worlds], _: None) -> tuple[tuple[Learner, Worlds], Progress]:
-            *now, progress = train(trainer, env, *now)
-            return tuple(now), progress
+            learner, worlds, progress = train(trainer, env, *now)
+            return (learner, worlds), progress
 
         return jax.lax.scan(update, (learner, worlds), None, length=updates)
 
