@@ -22,7 +22,7 @@ from hpml.marl.settings import Settings
 
 
 class Dense(eqx.Module):
-    """x -> x W + b, W orthogonal at first."""
+    """x -> x W + b."""
 
     weight: Float[Array, "*agents inputs outputs"]
     bias: Float[Array, "*agents outputs"]
@@ -34,9 +34,12 @@ class Dense(eqx.Module):
 
 
 def dense(key: Array, inputs: int, outputs: int, gain: float) -> Dense:
-    """A layer whose weights are orthogonal times `gain`."""
-    draw = jax.nn.initializers.orthogonal(gain) if inputs else jax.nn.initializers.zeros
-    return Dense(draw(key, (inputs, outputs), jnp.float32), jnp.zeros(outputs, jnp.float32))
+    """A layer with normal weights of variance gain^2 / inputs.
+
+    Not orthogonal ones: several QR factorisations in one compiled program wait for each other for ever on two cores.
+    """
+    weight = jax.random.normal(key, (inputs, outputs), jnp.float32) * (gain / max(inputs, 1) ** 0.5)
+    return Dense(weight, jnp.zeros(outputs, jnp.float32))
 
 
 class Drawn(eqx.Module):
@@ -176,7 +179,8 @@ def init_critic(key: Array, spec: Spec, settings: Settings, central: bool, count
 
     def one(key: Array) -> tuple[Sight, Any, Dense, Dense]:
         keys = jax.random.split(key, 4)
-        table = jax.nn.initializers.orthogonal(1.0)(keys[1], (spec.actions, settings.hidden), jnp.float32)
+        # One row is read at a time, so that its entries are as large as what the first layer gives.
+        table = jax.random.normal(keys[1], (spec.actions, settings.hidden), jnp.float32)
         return (
             sight(keys[0], spec, settings, settings.memory + (spec.agents if settings.share else 0)),
             table if counterfactual else None,

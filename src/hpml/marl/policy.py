@@ -18,7 +18,8 @@ def allowed(logits: Array, mask: Any) -> Array:
 
 def chosen(log_policy: Array, actions: Int[Array, "..."]) -> Array:
     """The log-probability of the actions that were taken."""
-    return jnp.take_along_axis(log_policy, actions[..., None], -1)[..., 0]
+    # A sum, not a look-up: the gradient of a look-up adds entries one by one.
+    return jnp.sum(jnp.where(actions[..., None] == jnp.arange(log_policy.shape[-1]), log_policy, 0.0), -1)
 
 
 def entropy_of(log_policy: Float[Array, "*batch actions"]) -> Float[Array, "*batch"]:
