@@ -42,7 +42,7 @@ def main() -> None:
     config.loggers, config.checkpoint_interval = [], 0
     config.save_folder = tempfile.mkdtemp()
     layers = CnnConfig(
-        cnn_num_cells=[32],
+        cnn_num_cells=[16],
         cnn_kernel_sizes=8,
         cnn_strides=8,
         cnn_paddings=0,

@@ -4,7 +4,8 @@
         [--environments 2] [--seeds 1] [--rollout 128] [--minibatch 4096] [--peer PYTHON]
 
 Steps a second are environment steps of all seeds. The floor is counted: the multiplications and additions of every
-layer, forwards and backwards, for every square of every picture, at the rate of a large matrix product of the same run. `--peer` names the Python of an environment that has BenchMARL 1.5.2 (with torchrl
+layer, forwards and backwards, for every square of every picture, at the rate of a large matrix product of the same run.
+`--peer` names the Python of an environment that has BenchMARL 1.5.2 (with torchrl
 0.11.1, tensordict 0.11.0 and Melting Pot); it then trains MAPPO with the same layers, environments and passes in the
 same run. On a GPU `--bare` measures the engine alone on all cores, episodes rebuilt, nothing learnt.
 """

@@ -43,7 +43,7 @@ class Settings:
     """All agents use one actor, which is told whose turn it is."""
     hidden: int = 128
     """Units in the layers of actor and critic (chosen)."""
-    sprites: int = 32
+    sprites: int = 16
     """Features of each square of the picture (chosen)."""
     memory: int = 0
     """Units of a recurrent memory (GRU) in the actors; 0 for none."""
