@@ -12,6 +12,7 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from hpml.marl.rollout import minibatches
 from hpml.marl.settings import Settings
@@ -30,7 +31,7 @@ class ProjectionSettings:
     """How the circulating part of the actors' joint update is found and treated."""
 
     kind: Literal["none", "graph", "neural", "kernel"] = "none"
-    """The projector that splits the field; none leaves the update as it is. "adjust" needs no projector: any will do."""
+    """The projector that splits the field; none leaves the update as it is. "adjust" uses none: any kind will do."""
     preset: Literal["default", "paper"] = "default"
     """paper: graph with k = 4, a fit every 8 updates, ridge 1e-4; network at rate 1e-3, 2 steps every update; drop."""
     residual: Literal["drop", "extragradient", "optimistic", "adjust"] = "drop"
@@ -84,7 +85,7 @@ def make_projection(
     else:
         projector = KernelProjector()
     refresh = {"graph": 8, "neural": 1}[settings.kind] if paper else settings.refresh
-    return hodge_projection(
+    transformation = hodge_projection(
         projector,
         settings.history,
         refresh,
@@ -99,6 +100,20 @@ def make_projection(
         radius=settings.radius * training.actor_rate,
         cross_fit=not (settings.kind == "neural" and paper),
     )
+    return transformation if settings.residual == "adjust" else flattened(transformation)
+
+
+def flattened(transformation: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
+    """The same transformation on the parameters as one vector: one loop over the history in place of one a leaf."""
+
+    def update(updates: Any, state: Any, params: Any, *, field_fn: Any = None, halves: Any = None, **extra: Any) -> Any:
+        flat, restore = ravel_pytree(params)
+        field = None if field_fn is None else lambda x: ravel_pytree(field_fn(restore(x)))[0]
+        parts = None if halves is None else tuple(ravel_pytree(half)[0] for half in halves)
+        out, state = transformation.update(ravel_pytree(updates)[0], state, flat, field_fn=field, halves=parts, **extra)
+        return restore(out), state
+
+    return optax.GradientTransformationExtraArgs(lambda params: transformation.init(ravel_pytree(params)[0]), update)
 
 
 def projection_logs(state: HodgeState | None) -> dict[str, Array]:

@@ -80,7 +80,19 @@ def hodge_projection(
     if cross_fit and isinstance(projector, NeuralProjector) and projector.schedule == "online":
         raise ValueError("cross_fit needs fits that start anew: a network trained online has seen every row.")
     treat = Treatment(
-        projector, refresh, residual, share, metric, safeguard, lookahead, stride, strength, every, around, cross_fit, seed
+        projector,
+        refresh,
+        residual,
+        share,
+        metric,
+        safeguard,
+        lookahead,
+        stride,
+        strength,
+        every,
+        around,
+        cross_fit,
+        seed,
     )
     needs_field = residual in ("extragradient", "adjust") or probes > 0
 
@@ -112,7 +124,7 @@ def hodge_projection(
         if field_fn is None and needs_field:
             reason = f'residual="{residual}"' if not probes else "probes"
             raise ValueError(
-                f'With {reason} the field is evaluated: call update(grads, state, params, field_fn=f) with '
+                f"With {reason} the field is evaluated: call update(grads, state, params, field_fn=f) with "
                 "f(params) -> gradients of the loss, from the same batch."
             )
         return treat.update(updates, state, params, field_fn, halves)

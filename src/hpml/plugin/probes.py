@@ -21,7 +21,7 @@ DIRECTIONS = ("plane", "space")
 class Probes(NamedTuple):
     """How probes are placed.
 
-    - `count`: how many before each fit.
+    - `number`: how many before each fit.
     - `radius`: how far out, as the root mean square over the entries of the displacement; the unit of a learning rate
       under Adam, whose steps have about that size.
     - `directions`: "plane", on a circle in the plane of the field F and of its change along itself, J F: in many
@@ -29,7 +29,7 @@ class Probes(NamedTuple):
       in all dimensions.
     """
 
-    count: int
+    number: int
     radius: float
     directions: str
 
@@ -44,13 +44,13 @@ def push_probes(
     key: Array,
     asked: Array,
 ) -> History:
-    """The history with `probes.count` more samples around `params`, where `asked`.
+    """The history with `probes.number` more samples around `params`, where `asked`.
 
     `field` is F at `params` in ascent sign, and `field_fn` gives gradients of the loss.
     """
     start_key, draw_key = jax.random.split(key)
     length = probes.radius * sum(leaf.size for leaf in jax.tree.leaves(params)) ** 0.5
-    angles = 2.0 * jnp.pi * (jnp.arange(probes.count) + jax.random.uniform(start_key)) / probes.count
+    angles = 2.0 * jnp.pi * (jnp.arange(probes.number) + jax.random.uniform(start_key)) / probes.number
     angles = angles.at[0].set(0.0)  # the first goes along F, and its answer gives the plane
     ahead = _unit(field)
 
@@ -81,15 +81,15 @@ def push_probes(
         return (push_products(ring, point, value, products, asked), across), None
 
     nothing = jax.tree.map(jnp.zeros_like, field)
-    (history, _), _ = jax.lax.scan(push, (history, nothing), (jnp.arange(probes.count), angles))
+    (history, _), _ = jax.lax.scan(push, (history, nothing), (jnp.arange(probes.number), angles))
     return history
 
 
 def check_probes(probes: Probes) -> None:
     """A `ValueError` where probes cannot be placed."""
-    if probes.count < 0:
-        raise ValueError(f"probes is a number of samples off the path, 0 for none; got {probes.count}.")
-    if probes.count and not probes.radius > 0:
+    if probes.number < 0:
+        raise ValueError(f"probes is a number of samples off the path, 0 for none; got {probes.number}.")
+    if probes.number and not probes.radius > 0:
         raise ValueError(f"radius must be positive, got {probes.radius}: about the learning rate under Adam.")
     if probes.directions not in DIRECTIONS:
         raise ValueError(f"probe_in must be one of {', '.join(DIRECTIONS)}; got {probes.directions!r}.")

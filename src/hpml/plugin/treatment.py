@@ -144,16 +144,17 @@ class Treatment(NamedTuple):
         self, turn: Any, field: Tree, gap: Tree, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
     ) -> tuple[History, SpanChart, Any, Tree, Diagnostics]:
         """A change that lies in the span of the history."""
-        ring, old = state.history, state.diagnostics
-        assert ring is not None
+        assert state.history is not None
         assert state.chart is not None
+        ring: History = state.history
+        old = state.diagnostics
         check_like(ring, params, "params")
         check_like(ring, field, "grads")
         if gap is not None:
             check_like(ring, gap, "halves")
         before, seen_before = ring.newest, ring.count > 0
         due = jnp.asarray(turn) & ((old.step // self.every + 1) % self.refresh == 0)
-        if self.probes.count:
+        if self.probes.number:
             key = jax.random.fold_in(jax.random.PRNGKey(self.seed), old.step)
             ring = push_probes(ring, self.probes, params, field, field_fn, metric, key, due)
         products = when(
@@ -206,13 +207,14 @@ class Treatment(NamedTuple):
             chart, points, field = span_of(small, chart, precise)
             dtype = jnp.result_type(float)
             samples = LocalSamples(points.astype(dtype), field.astype(dtype), chart.mask)
-            held_out = seen.held_out
             if self.cross_fit:
-                held_out = cross_fitted(self.projector, fit, samples, small.times[chart.rows])
-            fit = self.projector.local_fit(fit, samples)
+                fit, circulating, held_out = cross_fitted(self.projector, fit, samples, small.times[chart.rows])
+            else:
+                fit = self.projector.local_fit(fit, samples)
+                circulating, held_out = _energy(residuals(self.projector, fit, samples), samples), seen.held_out
             seen = seen._replace(
                 refreshes=seen.refreshes + 1,
-                nonpotentiality=_share(_circulating(self.projector, fit, samples), _whole(samples)),
+                nonpotentiality=_share(circulating, _energy(samples.field, samples)),
                 identifiable=path_return(small, chart),
                 held_out=held_out,
             )
@@ -232,29 +234,37 @@ def residual_at(projector: Projector, fit: Any, point: Array, field: Array) -> A
     return jnp.where(jnp.all(jnp.isfinite(R)), R, 0.0)
 
 
-def cross_fitted(projector: Projector, fit: Any, samples: LocalSamples, times: Int[Array, " n"]) -> Scalar:
-    """<R, F> over |F|^2, with R at every second row in time from a fit to the other rows, and the other way round.
+def residuals(projector: Projector, fit: Any, samples: LocalSamples) -> Float[Array, "n r"]:
+    """The fitted residual at every row."""
+    return jax.vmap(lambda y, f: residual_at(projector, fit, y, f))(samples.points, samples.field)
 
-    A projector that goes on from an old fit has seen all rows before: its answer is not held out.
+
+def cross_fitted(
+    projector: Projector, fit: Any, samples: LocalSamples, times: Int[Array, " n"]
+) -> tuple[Any, Array, Scalar]:
+    """A fit to all rows with the energy of its residual, and <R, F> over |F|^2 cross-fitted.
+
+    In the latter R at every second row in time comes from a fit to the other rows, and the other way round. A projector
+    that goes on from an old fit has seen all rows before: its answer is not held out.
     """
     place = jnp.argsort(jnp.argsort(jnp.where(samples.mask, times, jnp.iinfo(times.dtype).max)))
     odd = place % 2 == 1
+    masks = jnp.stack([samples.mask, samples.mask & ~odd, samples.mask & odd])
 
-    def product(judged: Array) -> Array:
-        part = projector.local_fit(fit, LocalSamples(samples.points, samples.field, samples.mask & ~judged))
-        R = jax.vmap(lambda y, f: residual_at(projector, part, y, f))(samples.points, samples.field)
-        return jnp.sum(jnp.where((samples.mask & judged)[:, None], R * samples.field, 0.0))
+    def one(mask: Array) -> tuple[Any, Array]:
+        part = projector.local_fit(fit, LocalSamples(samples.points, samples.field, mask))
+        return part, residuals(projector, part, samples)
 
-    return _share(product(odd) + product(~odd), _whole(samples))
+    # One vmapped fit compiles in a third of the time of three.
+    fits, R = jax.vmap(one)(masks)
+    other = jnp.where(odd[:, None], R[1], R[2])
+    product = jnp.sum(jnp.where(samples.mask[:, None], other * samples.field, 0.0))
+    whole = jax.tree.map(lambda leaf: leaf[0], fits)
+    return whole, _energy(R[0], samples), _share(product, _energy(samples.field, samples))
 
 
-def _circulating(projector: Projector, fit: Any, samples: LocalSamples) -> Array:
-    R = jax.vmap(lambda y, f: residual_at(projector, fit, y, f))(samples.points, samples.field)
-    return jnp.sum(jnp.where(samples.mask[:, None], R, 0.0) ** 2)
-
-
-def _whole(samples: LocalSamples) -> Array:
-    return jnp.sum(jnp.where(samples.mask[:, None], samples.field, 0.0) ** 2)
+def _energy(rows: Array, samples: LocalSamples) -> Array:
+    return jnp.sum(jnp.where(samples.mask[:, None], rows, 0.0) ** 2)
 
 
 def _share(part: Array, whole: Array) -> Scalar:

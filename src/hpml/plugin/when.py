@@ -31,7 +31,9 @@ def when(asked: Array | bool, act: Callable[..., Tree], skip: Callable[..., Tree
 
     @jax.custom_batching.custom_vmap
     def run(asked: Array, closed_over: Tree, operands: Tree) -> Tree:
-        return jax.lax.cond(asked, lambda *args: branch(0, *args), lambda *args: branch(1, *args), closed_over, operands)
+        return jax.lax.cond(
+            asked, lambda *args: branch(0, *args), lambda *args: branch(1, *args), closed_over, operands
+        )
 
     @run.def_vmap
     def _(size: int, batched: Any, asked: Array, closed_over: Tree, operands: Tree) -> tuple[Tree, Tree]:

@@ -96,6 +96,10 @@ class Projector(eqx.Module):
     def local_residual(self, state: Any, point: Float[Array, " r"], field: Float[Array, " r"]) -> Float[Array, " r"]:
         """The part of the field at a point that the fit takes for circulation, zero where it cannot see."""
 
+    def local_direction(self, state: Any, point: Float[Array, " r"], field: Float[Array, " r"]) -> Float[Array, " r"]:
+        """The projected field at a point: what is left of the field, unless the projector knows better."""
+        return field - self.local_residual(state, point, field)
+
 
 def mean_zero(potential: Array, weights: Array) -> Array:
     """The potential with its weighted mean taken out, the gauge of a connected sample set."""

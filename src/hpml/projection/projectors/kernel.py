@@ -405,6 +405,13 @@ class KernelProjector(Projector):
             _, _, residual = fit.parts(point[None].astype(jnp.float64))
             return residual[0].astype(field.dtype)
 
+    def local_direction(self, state: DualFit, point, field):
+        """See `Projector.local_direction`; smooth, so that the field's noise is in neither part."""
+        with jax.enable_x64(True):
+            fit = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), state)
+            _, direction, _ = fit.parts(point[None].astype(jnp.float64))
+            return direction[0].astype(field.dtype)
+
 
 _dual_parts = jax.jit(lambda dual, u: dual.parts(u))
 _fit_dual_host = jax.jit(
