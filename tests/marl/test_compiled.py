@@ -10,7 +10,9 @@ import pytest
 from hpml.marl.algorithms.ippo import IPPO
 from hpml.marl.collect.compiled import begin, collect, train_chunk
 from hpml.marl.conventions import count_switches
+from hpml.marl.env import Observation
 from hpml.marl.envs.matrix import make
+from hpml.marl.exact import observations, policy_tables
 from hpml.marl.learner import Trainer
 from hpml.marl.policy import allowed
 from hpml.marl.rollout import see
@@ -133,3 +135,17 @@ def test_hosted_environments_are_refused():
 
     with pytest.raises(ValueError, match="worker processes"):
         begin(TRAINER, Hosted(ENV.game), jax.random.key(0))
+
+
+def test_the_table_of_actors_is_how_they_play():
+    actors = jax.tree.map(lambda x: 3.0 * x, TRAINER.init(jax.random.key(1)).actors)  # far from even
+    tables = policy_tables(TRAINER, actors, ENV)
+    rows = observations(ENV)
+    many = Observation(vector=jnp.repeat(jnp.asarray(rows.vector), 4000, 0), mask=jnp.repeat(rows.mask, 4000, 0))
+    keys = jax.random.split(jax.random.key(0), len(many.vector))
+    played = np.asarray(jax.jit(TRAINER.act)(actors, many, None, jnp.zeros(len(many.vector), bool), keys).actions)
+    for agent, table in enumerate(tables):
+        shares = (played[:, agent].reshape(-1, 4000)[..., None] == np.arange(table.shape[1])).mean(1)
+        np.testing.assert_allclose(shares, table, atol=4.5 * 0.5 / 4000**0.5)
+    with pytest.raises(ValueError, match="remember more"):
+        policy_tables(Trainer(ENV.spec, IPPO(), RECURRENT), actors, ENV)

@@ -9,12 +9,18 @@ depend on the round, so exploitability is measured against the strongest deviati
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from hpml.games.families.normal_form import NormalForm
 from hpml.marl.env import Observation
 from hpml.marl.envs.matrix import MatrixGame, Round
+from hpml.marl.learner import Trainer
+from hpml.marl.networks import Actor
+from hpml.marl.policy import allowed
+from hpml.marl.rollout import see
 
 Tables = Sequence[Float[np.ndarray, "rows _"]]  # one an agent
 
@@ -31,6 +37,20 @@ def observations(env: MatrixGame) -> Observation:
     nothing = np.zeros((), np.int32)
     seen = [env.observe(Round(last.astype(np.int32), nothing)) for last in np.concatenate([first, played])]
     return Observation(*(None if part[0] is None else np.stack(part) for part in zip(*seen, strict=True)))
+
+
+def policy_tables(trainer: Trainer, actors: Actor, env: MatrixGame) -> Tables:
+    """The tables of trained actors, which must have no memory of their own."""
+    if trainer.settings.memory:
+        raise ValueError("Recurrent actors remember more than the last joint action: they have no table.")
+    shown = see(observations(env), trainer.spec, trainer.settings)
+    seen = jax.tree.map(lambda x: jnp.moveaxis(jnp.asarray(x), 1, 0)[:, :, None], shown)
+    starts = jnp.zeros(seen.vector.shape[1:3], bool)
+    run = jax.vmap(
+        lambda actor, vector: actor(vector, None, None, starts)[0], (None if trainer.settings.share else 0, 0)
+    )
+    policy = np.exp(np.asarray(allowed(run(actors, seen.vector), seen.mask)[:, :, 0], np.float64))
+    return as_tables(env, list(policy))
 
 
 def as_tables(env: MatrixGame, policies: Any) -> Tables:
