@@ -95,6 +95,21 @@ def test_another_stream_plays_other_episodes():
         assert not np.array_equal(play(pool)["image"], play(other)["image"])
 
 
+def test_a_slot_rests_after_its_episodes():
+    with open_pool() as pool:
+        endless = play(pool)
+    with open_pool(episodes=1) as pool:
+        once = play(pool)
+        assert pool.state()["episode"].tolist() == [1] * pool.slots
+    ends = endless["done"].argmax(0)
+    for slot, end in enumerate(ends):
+        for name in ("rewards", "done", "convention", "vector"):
+            assert np.array_equal(once[name][: end + 1, slot], endless[name][: end + 1, slot])
+        assert once["done"][end:, slot].all()
+        assert not once["rewards"][end + 1 :, slot].any()
+        assert (once["convention"][end + 1 :, slot] == -1).all()
+
+
 def test_an_error_in_a_worker_is_a_sentence():
     with open_pool(options={"fails": 2}) as pool, pytest.raises(RuntimeError, match=r"counting failed .*got tired\.$"):
         play(pool)

@@ -52,6 +52,7 @@ class Pool:
         steps: int,
         workers: int | None = None,
         stream: int = 0,
+        episodes: int | None = None,
         state: Mapping[str, Any] | None = None,
     ):
         """Start the workers and show the first observations at time 0.
@@ -60,11 +61,12 @@ class Pool:
         - `steps`: how many steps the arrays hold.
         - `workers`: how many processes; one a core if None.
         - `stream`: another number gives other episodes to the same seeds, as evaluation needs them.
+        - `episodes`: how many a slot plays; then it rests, with rewards of 0 and `done`. Without an end if None.
         - `state`: what `state()` returned; the slots go on from there.
         """
         self.replaced = 0
         self._family = family if "." in family else f"hpml.marl.envs.{family}"
-        self._name, self._options, self._stream = name, dict(options or {}), stream
+        self._name, self._options, self._stream, self._episodes = name, dict(options or {}), stream, episodes
         env: Env = importlib.import_module(self._family).make(name, **self._options)
         if env.compiled:
             raise ValueError(f"{env.spec.name} runs in JAX itself: it needs no workers.")
@@ -199,7 +201,9 @@ class Pool:
             )
 
     def _record(self, t: int, slots: np.ndarray) -> None:
-        longest = int(self._length[slots].max()) + 1
+        if self._episodes is not None:
+            slots = slots[self._episode[slots] < self._episodes]
+        longest = int(self._length[slots].max(initial=0)) + 1
         if longest > self._played.shape[1]:
             more = np.zeros((self.slots, max(256, self._played.shape[1]), self.spec.agents), self._played.dtype)
             self._played = np.concatenate([self._played, more], axis=1)
@@ -222,7 +226,9 @@ class Pool:
         )
         # A replaced worker finds what it showed before in the arrays already.
         first = -1 if worker.ready else 0
-        return wire.Job(self._family, self._name, self._options, self._stream, slots, self._fields, first)
+        return wire.Job(
+            self._family, self._name, self._options, self._stream, slots, self._fields, first, self._episodes
+        )
 
     def _await_ready(self, worker: Worker) -> None:
         try:

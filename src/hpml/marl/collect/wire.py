@@ -33,7 +33,8 @@ class Slot:
 class Job:
     """What a worker does: which environment it plays, in which slots, and where the arrays are.
 
-    `family` is the module with the environment's `make`; `first` is where in time its first observation goes.
+    `family` is the module with the environment's `make`; `first` is where in time its first observation goes, -1 for
+    nowhere; a slot rests after its `episodes`.
     """
 
     family: str
@@ -43,6 +44,7 @@ class Job:
     slots: tuple[Slot, ...]
     fields: tuple[Field, ...]
     first: int
+    episodes: int | None
 
 
 def episode_seed(seed: int, stream: int, environment: int, episode: int) -> int:

@@ -29,15 +29,17 @@ class Lane:
     """A slot being played: its episode, and the next one in the making."""
 
     def __init__(
-        self, env: Env, slot: wire.Slot, stream: int, arrays: dict[str, np.ndarray], builder: ThreadPoolExecutor
+        self, env: Env, slot: wire.Slot, job: wire.Job, arrays: dict[str, np.ndarray], builder: ThreadPoolExecutor
     ):
         self.env, self.index, self.group = env, slot.index, slot.group
-        self._seed = (slot.seed, stream, slot.environment)
+        self._seed, self._episodes = (slot.seed, job.stream, slot.environment), job.episodes
         self._arrays, self._builder = arrays, builder
         self._advance = getattr(env, "advance", None)
         self.episode = slot.episode
-        self.state, self._seen = self._reset(slot.episode)
-        self._replay(slot.actions)
+        self.state: Any = None
+        if self._episodes is None or slot.episode < self._episodes:
+            self.state, self._seen = self._reset(slot.episode)
+            self._replay(slot.actions)
         self._next: Future[tuple[Any, Observation]] | None = None
 
     def _reset(self, episode: int) -> tuple[Any, Observation]:
@@ -53,16 +55,21 @@ class Lane:
                 self._seen = step.observation
 
     def build_ahead(self) -> None:
-        """Begin to build the next episode."""
-        self._next = self._builder.submit(self._reset, self.episode + 1)
+        """Begin to build the next episode, if there is to be one."""
+        if self._episodes is None or self.episode + 1 < self._episodes:
+            self._next = self._builder.submit(self._reset, self.episode + 1)
 
     def show(self, t: int) -> None:
         """The current observation into the arrays of time t."""
-        self._write(self._seen, t)
+        if self.state is not None:
+            self._write(self._seen, t)
 
     def step(self, t: int) -> Any:
         """The actions of time t; what they led to. Returns the state of an episode that ended, to be let go."""
         arrays, i = self._arrays, self.index
+        if self.state is None:
+            arrays["rewards"][t, i], arrays["convention"][t, i], arrays["done"][t, i] = 0.0, -1, True
+            return None
         if self._advance is not None:
             seen = self._views(t + 1)
             done = self._advance(
@@ -77,11 +84,12 @@ class Lane:
         if not done:
             return None
         over = self.state
-        assert self._next is not None
-        self.state, first = self._next.result()
-        self._write(first, t + 1)
-        self.episode += 1
-        self.build_ahead()
+        self.state, self.episode = None, self.episode + 1
+        if self._next is not None:
+            self.state, first = self._next.result()
+            self._write(first, t + 1)
+            self._next = None
+            self.build_ahead()
         return over
 
     def _views(self, t: int) -> Observation:
@@ -111,7 +119,7 @@ def work(commands: int, replies: int, memory: int) -> None:
     for slot in job.slots:
         if select.select([commands], [], [], 0)[0]:  # Nothing is said before everything is ready: the parent is gone.
             return
-        lanes.append(Lane(env, slot, job.stream, arrays, builder))
+        lanes.append(Lane(env, slot, job, arrays, builder))
         if job.first >= 0:
             lanes[-1].show(job.first)
     wire.send(replies, wire.READY, -1, sum("jax" in name.split(".")[0] for name in sys.modules))
