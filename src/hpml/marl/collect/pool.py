@@ -81,9 +81,12 @@ class Pool:
         self._memory = allocate(self._fields)
         self.arrays = attach(self._memory, self._fields)
         self.arrays["convention"][:] = -1
-        count = min(slots, workers or os.cpu_count() or 1)
+        count = min(slots, workers or _cores())
         dealt = np.concatenate(self.groups)
         self._workers = [Worker(sorted(dealt[i::count].tolist())) for i in range(count)]
+        self._crews = [
+            [each for each in self._workers if set(each.slots) & set(slots.tolist())] for slots in self.groups
+        ]
         for worker in self._workers:
             worker.launch(self._memory)
         for worker in self._workers:
@@ -122,20 +125,17 @@ class Pool:
             raise ValueError(f"actions of {spec.name} are the integers 0 to {spec.actions - 1}.")
         if not 0 <= t < self.steps:
             raise ValueError(f"the arrays hold the steps 0 to {self.steps - 1}, there is no step {t}.")
-        if any(entry[0] == group for worker in self._workers for entry in worker.pending):
+        if any(entry[0] == group for worker in self._crews[group] for entry in worker.pending):
             raise ValueError("this group is still stepping: wait for it first.")
         self.arrays["actions"][t, self._slice(group)] = acts.reshape(expected)
-        members = set(self.groups[group].tolist())
-        for worker in self._workers:
-            if members.isdisjoint(worker.slots):
-                continue
+        for worker in self._crews[group]:
             worker.pending.append([group, t, False])
             worker.tell(group, t)
 
     def wait(self, group: int) -> None:
         """Until the step that was sent to this group is done."""
         t = None
-        for worker in self._workers:
+        for worker in self._crews[group]:
             entry = next((each for each in worker.pending if each[0] == group), None)
             if entry is not None:
                 t = entry[1]
@@ -143,7 +143,7 @@ class Pool:
                     self._hear(worker)
         if t is None:
             raise ValueError("nothing was sent to this group.")
-        for worker in self._workers:
+        for worker in self._crews[group]:
             worker.pending = [each for each in worker.pending if each[0] != group]
         self._record(t, self.groups[group])
 
@@ -272,3 +272,8 @@ class Pool:
         for entry in worker.pending:
             entry[2] = False
             worker.tell(entry[0], entry[1])
+
+
+def _cores() -> int:
+    """How many this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

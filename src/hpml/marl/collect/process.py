@@ -46,6 +46,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=os.environ | one_thread,
+                process_group=0,  # Ctrl-C is for the parent, which decides what follows.
             )
         finally:
             os.close(theirs_in)

@@ -8,7 +8,6 @@ nothing; the others are stepped and copied.
 import importlib
 import os
 import select
-import signal
 import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -143,9 +142,6 @@ def work(commands: int, replies: int, memory: int) -> None:
 
 def main(commands: int, replies: int, memory: int) -> None:
     """The process's life: errors go to the parent as a sentence, and nothing keeps it alive after that."""
-    # Ctrl-C reaches the whole group of processes; the parent decides what to do.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.excepthook = lambda _: None
     try:
         work(commands, replies, memory)
     except (EOFError, BrokenPipeError):
