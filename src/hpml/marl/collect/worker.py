@@ -21,7 +21,7 @@ from hpml.marl.env import Env, Observation
 
 IDLE = 5  # milliseconds without a command, after which there is time to tidy up
 BEHIND = 5  # how much less urgent building is, in the system's units of niceness
-LEFT_OVER = 4  # finished episodes that may wait for such a time
+LEFT_OVER = 4  # finished episodes that may wait for such a time; of more, one goes with every step
 
 
 class Lane:
@@ -46,7 +46,7 @@ class Lane:
 
     def _replay(self, actions: np.ndarray) -> None:
         skip = getattr(self.env, "skip", None)
-        for i, acts in enumerate(actions):
+        for i, acts in enumerate(actions.astype(self._arrays["actions"].dtype)):
             if skip is not None and i + 1 < len(actions):
                 skip(self.state, acts)
             else:
@@ -130,7 +130,9 @@ def work(commands: int, replies: int, memory: int) -> None:
     listening = select.poll()
     listening.register(commands, select.POLLIN)
     while True:
-        while over and (len(over) > LEFT_OVER or not listening.poll(IDLE)):
+        while over and not listening.poll(IDLE):
+            env.close(over.pop())
+        if len(over) > LEFT_OVER:
             env.close(over.pop())
         _, group, t = wire.receive(commands)
         for lane in groups[group]:
