@@ -30,12 +30,16 @@ POT = (
     "--sprites",
     "4",
 )
-POT += ("--evaluate-every", "100", "--episodes", "1", "--checkpoint-every", "1", "--device", "cpu")
+POT += ("--episodes", "0", "--checkpoint-every", "1", "--device", "cpu")
+
+# Most of the time goes into compiling; what is compiled need not be fast here.
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 def start(out, *options):
     command = [*COMMAND, "--out", str(out), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    env = os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {QUICK}"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
 def finish(process):

@@ -60,9 +60,9 @@ def plan(config: TrainConfig) -> Callable[[], Course]:
     if env.compiled:
         from hpml.experiment.compiled import CompiledCourse
 
-        return lambda: CompiledCourse(trainer, env, config.all_seeds)
+        return lambda: CompiledCourse(trainer, env, config.all_seeds, config.measure)
     from hpml.experiment.hosted import HostedCourse
 
     full, options = resolve(config.env)
     family, _, name = full.partition("/")
-    return lambda: HostedCourse(trainer, env, (family, name, options), config.all_seeds, config.workers)
+    return lambda: HostedCourse(trainer, env, (family, name, options), config.all_seeds, config.workers, config.measure)

@@ -21,8 +21,10 @@ from hpml.experiment.course import (
     merge,
     return_columns,
     seed_keys,
+    switch_columns,
 )
 from hpml.experiment.evaluation import Episodes
+from hpml.experiment.meter import Meter
 from hpml.marl.collect.compiled import begin, train_chunk
 from hpml.marl.env import Env
 from hpml.marl.learner import Trainer
@@ -31,10 +33,11 @@ from hpml.marl.learner import Trainer
 class CompiledCourse(Course):
     """Seeds on a compiled environment."""
 
-    def __init__(self, trainer: Trainer, env: Env, seeds: tuple[int, ...]) -> None:
+    def __init__(self, trainer: Trainer, env: Env, seeds: tuple[int, ...], measure: bool = True) -> None:
         self.trainer, self.env, self.spec, self.seeds = trainer, env, env.spec, seeds
         self._learner = jax.jit(jax.vmap(trainer.init))(seed_keys(seeds, INITIAL))
         self._worlds = jax.jit(jax.vmap(partial(begin, trainer, env)))(seed_keys(seeds, WORLDS))
+        self._meter = Meter(self._learner.actors) if measure else None
         self._evaluate = jax.jit(jax.vmap(partial(_play, trainer, env), in_axes=(0, 0, None)), static_argnums=2)
 
     @property
@@ -44,7 +47,7 @@ class CompiledCourse(Course):
 
     def tree(self) -> Any:
         """See `Course.tree`."""
-        return {"learner": self._learner, "worlds": self._worlds}
+        return {"learner": self._learner, "worlds": self._worlds, "meter": self._meter and self._meter.state}
 
     def about(self) -> dict[str, Any]:
         """See `Course.about`."""
@@ -53,6 +56,8 @@ class CompiledCourse(Course):
     def restore(self, tree: Any, about: Mapping[str, Any]) -> None:
         """See `Course.restore`."""
         self._learner, self._worlds = tree["learner"], tree["worlds"]
+        if self._meter is not None:
+            self._meter.state = tree["meter"]
 
     def advance(self, updates: int) -> Leg:
         """See `Course.advance`."""
@@ -61,14 +66,14 @@ class CompiledCourse(Course):
             self.trainer, self.env, self._learner, self._worlds, updates
         )
         report = progress.report
-        switches = progress.switches
-        small = (report.logs, report.finite, progress.returns, progress.episodes, switches.rate)
+        small = (report.logs, report.finite, progress.returns, progress.episodes, progress.switches)
         # From (seeds, updates) to (updates, seeds).
-        logs, finite, returns, episodes, rate = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), jax.device_get(small))
-        seconds = (time.perf_counter() - start) / updates
-        own = {"switch_rate": rate, "seconds/train": np.full(rate.shape, seconds)}
-        rows = merge(return_columns(returns, episodes), mean_columns(logs), mean_columns(own))
-        return Leg(rows, finite)
+        logs, finite, returns, episodes, switches = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), jax.device_get(small))
+        seconds = {"seconds/train": np.full(finite.shape, (time.perf_counter() - start) / updates)}
+        parts = [return_columns(returns, episodes), switch_columns(switches), mean_columns(logs), mean_columns(seconds)]
+        if self._meter is not None:
+            parts.append(self._meter.observe(report.field))
+        return Leg(merge(*parts), finite)
 
     def evaluate(self, update: int, episodes: int) -> list[Episodes]:
         """See `Course.evaluate`."""

@@ -44,7 +44,7 @@ class TrainConfig:
     evaluate_every: int = 0
     """Updates between two evaluations, 0 for twenty in the run; there is always one before it and one at its end."""
     episodes: int = 4
-    """Episodes of each evaluation, on seeds of their own."""
+    """Episodes of each evaluation, on seeds of their own; 0 for no evaluations."""
     checkpoint_every: int = 0
     """Updates between two checkpoints; 0 for one every five minutes. There is always one at the end."""
     keep: int = 2
@@ -87,7 +87,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """One sentence for the first option that cannot be."""
-        for name, least in (("seeds", 1), ("seed", 0), ("steps", 0), ("evaluate_every", 0), ("episodes", 1)):
+        for name, least in (("seeds", 1), ("seed", 0), ("steps", 0), ("evaluate_every", 0), ("episodes", 0)):
             _at_least(name, getattr(self, name), least)
         for name, least in (("checkpoint_every", 0), ("keep", 1), ("workers", 0)):
             _at_least(name, getattr(self, name), least)

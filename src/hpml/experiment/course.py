@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from hpml.experiment.evaluation import Episodes
+from hpml.marl.conventions import Switches
 from hpml.marl.env import Spec
 
 Row = dict[str, float]
@@ -89,7 +90,13 @@ def return_columns(returns: Any, episodes: Any) -> list[list[Row]]:
         columns = {"episodes": float(ended), "return": float(mean.mean()), "collective_return": float(mean.sum())}
         return columns | {f"return/{i}": float(value) for i, value in enumerate(mean)}
 
-    return [[one(R[k, s], count[k, s]) for s in range(R.shape[1])] for k in range(R.shape[0])]
+    return [[one(R[k, s], float(count[k, s])) for s in range(R.shape[1])] for k in range(R.shape[0])]
+
+
+def switch_columns(switches: Switches) -> list[list[Row]]:
+    """Convention switches, counts of (updates, seeds), as rates; NaN where there was no pair to compare."""
+    pairs = np.asarray(switches.pairs)
+    return mean_columns({"switch_rate": np.where(pairs > 0, switches.switches / np.maximum(pairs, 1), np.nan)})
 
 
 def merge(*parts: list[list[Row]]) -> list[list[Row]]:

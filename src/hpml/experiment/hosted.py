@@ -20,8 +20,10 @@ from hpml.experiment.course import (
     merge,
     return_columns,
     seed_keys,
+    switch_columns,
 )
 from hpml.experiment.evaluation import Episodes
+from hpml.experiment.meter import Meter
 from hpml.experiment.video import tile
 from hpml.marl.advantage import discounted
 from hpml.marl.collect.pool import Pool
@@ -52,7 +54,13 @@ class HostedCourse(Course):
     """Seeds on an environment that lives in worker processes; `place` is its family, name and options."""
 
     def __init__(
-        self, trainer: Trainer, env: Env, place: tuple[str, str, dict[str, Any]], seeds: tuple[int, ...], workers: int
+        self,
+        trainer: Trainer,
+        env: Env,
+        place: tuple[str, str, dict[str, Any]],
+        seeds: tuple[int, ...],
+        workers: int,
+        measure: bool = True,
     ) -> None:
         self.trainer, self.spec, self.place, self.seeds, self.workers = trainer, env.spec, place, seeds, workers or None
         S, E = len(seeds), trainer.settings.environments
@@ -64,6 +72,7 @@ class HostedCourse(Course):
             np.zeros((S, E, self.spec.agents), np.float32),
             0,
         )
+        self._meter = Meter(self._learner.actors) if measure else None
         self._pool: Pool | None = None  # a run that goes on has another one
         self._keys = {purpose: seed_keys(seeds, purpose) for purpose in (WORLDS, EVALUATION)}
         self._act = jax.jit(partial(_act, trainer))
@@ -71,7 +80,11 @@ class HostedCourse(Course):
 
     def tree(self) -> Any:
         """See `Course.tree`."""
-        return {"learner": self._learner, "between": self._between, "pool": self.pool.state()}
+        return self._kept(self.pool.state())
+
+    def _kept(self, pool: Any) -> Any:
+        meter = self._meter and self._meter.state
+        return {"learner": self._learner, "between": self._between, "meter": meter, "pool": pool}
 
     def template(self) -> Any:
         """See `Course.template`."""
@@ -82,7 +95,7 @@ class HostedCourse(Course):
             "length": np.zeros(slots, np.int64),
             "actions": jax.ShapeDtypeStruct((slots, -1, self.spec.agents), kind),
         }
-        return {"learner": self._learner, "between": self._between, "pool": pool}
+        return self._kept(pool)
 
     def about(self) -> dict[str, Any]:
         """See `Course.about`."""
@@ -91,6 +104,8 @@ class HostedCourse(Course):
     def restore(self, tree: Any, about: Mapping[str, Any]) -> None:
         """See `Course.restore`."""
         self._learner, self._between = tree["learner"], tree["between"]
+        if self._meter is not None:
+            self._meter.state = tree["meter"]
         self.close()
         state = {name: np.asarray(value) for name, value in tree["pool"].items()}
         self._pool = self._open(self.seeds, self.trainer.settings.environments, self.trainer.settings.rollout, 0, state)
@@ -147,17 +162,19 @@ class HostedCourse(Course):
         collected = time.perf_counter()
         seen, book = _look_up(rollout[0], self.spec.patch)
         self._learner, report, small = self._learn(self._learner, (seen, *rollout[1:]), self._between.running, book)
-        logs, finite, running, returns, episodes, rate = jax.device_get((report.logs, report.finite, *small))
+        logs, finite, running, returns, episodes, switches = jax.device_get((report.logs, report.finite, *small))
         self._between = self._between._replace(running=np.asarray(running))
         pool.carry()
         seconds = {"seconds/collect": collected - start, "seconds/learn": time.perf_counter() - collected}
         own = {name: np.full(len(self.seeds), value) for name, value in seconds.items()}
         own |= {"workers_replaced": np.full(len(self.seeds), float(pool.replaced - replaced))}
-        if self.spec.conventions:
-            own["switch_rate"] = rate
         add = lambda tree: jax.tree.map(lambda x: np.asarray(x)[None], tree)  # noqa: E731
-        rows = merge(return_columns(*add((returns, episodes))), mean_columns(add(logs)), mean_columns(add(own)))
-        return Leg(rows, finite[None])
+        parts = [return_columns(*add((returns, episodes))), mean_columns(add(logs)), mean_columns(add(own))]
+        if self.spec.conventions:
+            parts.append(switch_columns(add(switches)))
+        if self._meter is not None:
+            parts.append(self._meter.observe(jax.tree.map(lambda x: x[:, None], report.field)))
+        return Leg(merge(*parts), finite[None])
 
     def _collect(self, pool: Pool) -> tuple[Any, ...]:
         """The parts of a `Rollout` of all seeds: arrays (times, seeds, environments, ...)."""
@@ -196,9 +213,9 @@ class HostedCourse(Course):
         for group in groups:
             arrive(group, T - 1)
         self._between = Between(starts[T], None if memory is None else memory[T], between.running, between.steps + T)
-        by_seed = lambda name: pool.arrays[name].reshape(T, S, E, self.spec.agents)  # noqa: E731
-        seen = jax.tree.map(lambda x: x.reshape(T + 1, S, E, *x.shape[2:]), pool.observation(slice(None)))  # type: ignore
-        return (seen, starts, memory, by_seed("actions"), log_probs, by_seed("rewards"), by_seed("convention"))
+        part = lambda name: pool.arrays[name].reshape(-1, S, E, *pool.arrays[name].shape[2:])  # noqa: E731
+        seen = Observation(**{name: part(name) for name in Observation._fields if name in pool.arrays})
+        return (seen, starts, memory, part("actions"), log_probs, part("rewards"), part("convention"))
 
     def _play(
         self,
@@ -278,6 +295,6 @@ def _learn(
         running, totals = discounted(rollout.rewards, ends, running, 1.0)
         episodes = ends.sum()
         returns = jnp.where(ends[..., None], totals, 0.0).sum((0, 1)) / episodes  # NaN where no episode ended
-        return learner, report, (running, returns, episodes, count_switches(rollout.convention, ends).rate)
+        return learner, report, (running, returns, episodes, count_switches(rollout.convention, ends))
 
     return jax.vmap(one, in_axes=(0, 1, 0))(learner, played, running)

@@ -15,36 +15,37 @@ SHOWN = {
     "evaluation/switch_rate": "convention switches, within an episode",
     "evaluation/switched": "convention switches, between evaluations",
 }
+PLAYED = {"return": "return of an agent, while learning", "collective_return": "collective return, while learning"}
 
 
 def result_table(folder: Path) -> Table:
-    """The first and the last evaluation of a run, in the environment's units; switches between evaluations over all."""
+    """The first and the last evaluation of a run, in the environment's units; switches between evaluations over all.
+
+    Without evaluations: the first and the last episodes that ended while the agents learnt.
+    """
     found = columns(read_metrics(folder))
-    evaluated = ~np.isnan(found["evaluation/return"])
-    updates = found["update"][evaluated]
-    table = Table(
-        title=f"after {updates[-1]:,} updates, {found['steps'].max():,} steps of each seed", title_justify="left"
-    )
+    evaluated = "evaluation/return" in found
+    steps = found["steps"].max()
+    title = f"after {found['update'].max():,} updates, {steps:,} steps of each seed"
+    table = Table(title=title, title_justify="left")
     table.add_column("")
     for name in ("before", "after", "standard error"):
         table.add_column(name, justify="right")
-    for name, words in SHOWN.items():
-        if name not in found:
+    for name, words in (SHOWN if evaluated else PLAYED).items():
+        known = np.isfinite(found[name]) if name in found else np.zeros(0, bool)
+        if not known.any():
             continue
-        values = found[name][evaluated]
+        values, updates = found[name][known], found["update"][known]
         first, last = values[updates == updates[0]], values[updates == updates[-1]]
         if name == "evaluation/switched":
-            first, last = np.array([np.nan]), values
-        if np.isfinite(last).any():
-            table.add_row(words, number(_mean(first)), number(_mean(last)), number(_error(last)))
+            first, last = np.empty(0), values
+        table.add_row(words, number(_mean(first)), number(_mean(last)), number(_error(last)))
     return table
 
 
 def _mean(values: np.ndarray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    return float(values.mean()) if len(values) else float("nan")
 
 
 def _error(values: np.ndarray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.std(ddof=1) / np.sqrt(len(known))) if len(known) > 1 else float("nan")
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")

@@ -161,7 +161,7 @@ class _Run:
             leg = self.course.advance(self.leg)
             self._check(leg.rows, leg.finite)
             self.update, rows = self.update + len(leg.rows), leg.rows
-        if self.update % config.evaluate_every == 0 or self.update == self.total:
+        if config.episodes and (self.update % config.evaluate_every == 0 or self.update == self.total):
             rows[-1] = [row | more for row, more in zip(rows[-1], self._evaluate(), strict=True)]
         self._log(rows, self.update)
         return rows[-1]
@@ -236,7 +236,7 @@ def _shown(rows: list[Row], gain: float, share: float) -> tuple[float, float]:
                 return float(np.mean(values))
         return before
 
-    return newest(("return", "evaluation/return"), gain), newest(("nonpotentiality",), share)
+    return newest(("return", "evaluation/return"), gain), newest(("nonpot_held_out", "nonpot"), share)
 
 
 @contextmanager

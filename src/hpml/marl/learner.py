@@ -18,9 +18,11 @@ from hpml.marl.env import Observation, Spec
 from hpml.marl.networks import Actor, Critic, init_actors, init_critic
 from hpml.marl.optimiser import actor_optimiser, agent_norms, critic_optimiser
 from hpml.marl.policy import Played, allowed, chosen
+from hpml.marl.projection import projection_logs
 from hpml.marl.rollout import Batch, Rollout, Seen, cut, minibatches, see, take, with_book
 from hpml.marl.settings import Settings
 from hpml.marl.surrogate import joint_field
+from hpml.plugin.treatment import HodgeState
 
 Tree = Any
 
@@ -151,6 +153,8 @@ class Trainer:
             jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((learner.actors, learner.critic, logs))])
         )
         learner = eqx.tree_at(lambda x: x.updates, learner, learner.updates + 1)
+        if isinstance(learner.projection, HodgeState):
+            logs |= projection_logs(learner.projection)
         return learner, Report(logs, FieldSample(before, halves), finite)
 
     def _rewards(self, learner: Learner, rollout: Rollout) -> tuple[Array, Scale, Array]:

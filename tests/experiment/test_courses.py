@@ -1,0 +1,121 @@
+"""Both kinds of courses: what they play, what they learn, and that seeds, workers and restarts change nothing."""
+
+import os
+import signal
+
+import jax
+import numpy as np
+import pytest
+from experiment.counting import Counting
+
+from hpml.experiment.build import algorithm
+from hpml.experiment.checkpoint import load_checkpoint, save_checkpoint
+from hpml.experiment.compiled import CompiledCourse
+from hpml.experiment.hosted import HostedCourse
+from hpml.marl.find import environment
+from hpml.marl.learner import Trainer
+from hpml.marl.settings import Settings
+
+# One set of settings for all, so that little is compiled; a memory, so that there is one to lose.
+SETTINGS = Settings(
+    environments=4,
+    rollout=8,
+    hidden=16,
+    passes=2,
+    actor_rate=1e-2,
+    critic_rate=1e-2,
+    memory=8,
+    chunk=4,
+    reward_scale=0.1,
+)
+PLACE = ("experiment.counting", "counting", {})
+
+
+def hosted(seeds=(3, 4), workers=2):
+    return HostedCourse(Trainer(Counting.spec, algorithm("ippo"), SETTINGS), Counting(), PLACE, seeds, workers, False)
+
+
+def compiled(measure):
+    env = environment("matrix/stag_hunt:horizon=3")
+    return CompiledCourse(Trainer(env.spec, algorithm("ippo"), SETTINGS), env, (3,), measure)
+
+
+def timeless(leg):
+    """The rows without times, every bit of every number."""
+    return [[{k: repr(v) for k, v in row.items() if "seconds" not in k} for row in seeds] for seeds in leg.rows]
+
+
+def bits(tree):
+    def plain(x):
+        key = jax.dtypes.issubdtype(getattr(x, "dtype", int), jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(x) if key else x).tobytes()
+
+    return [plain(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def test_agents_learn_to_count_and_returns_are_in_the_environments_units():
+    course = hosted()
+    before = np.concatenate([played.returns for played in course.evaluate(0, 8)])
+    rows = [seeds for _ in range(40) for seeds in course.advance(1).rows]
+    after = course.evaluate(40, 8)
+    course.close()
+    assert before.mean() < 3.0  # a third of 4 to 6 steps
+    assert max(row["return"] for seeds in rows for row in seeds if row["episodes"]) <= 6.0
+    for place, played in enumerate(after):
+        # The best return is the length of the episode; nobody can get more.
+        assert (played.returns <= played.lengths[:, None]).all()
+        assert played.returns.mean() > 0.9 * played.lengths.mean()
+        assert set(played.lengths.tolist()) <= {4, 5, 6}
+        assert (played.conventions[-1][played.lengths < len(played.conventions)] == -1).all()
+        # Each step of each episode counts once, whichever rollout it was in: none are lost between updates.
+        last = [seeds[place] for seeds in rows[-5:] if seeds[place]["episodes"]]
+        assert all(row["return"] > 3.0 for row in last)
+
+
+def test_environments_in_workers_go_on_where_the_checkpoint_was_taken(tmp_path):
+    """With other workers, and with an evaluation in only one of the two."""
+    whole, other = hosted(), hosted(workers=1)
+    whole.advance(2)
+    save_checkpoint(tmp_path, 2, whole.tree(), whole.about())
+    found = load_checkpoint(tmp_path, other.template())
+    other.restore(found.tree, found.about)
+    whole.evaluate(2, 8)
+    assert timeless(whole.advance(2)) == timeless(other.advance(2))
+    assert bits(whole.tree()) == bits(other.tree())
+    for course in (whole, other):
+        course.close()
+
+
+def test_measuring_changes_nothing():
+    measured, plain = compiled(True), compiled(False)
+    rows, expected = measured.advance(3).rows, timeless(plain.advance(3))
+    assert {"nonpot", "nonpot_held_out", "residual_clean", "identifiable"} <= rows[-1][0].keys()
+    for row, (other,) in zip(rows, expected, strict=True):
+        assert {name: repr(row[0][name]) for name in other} == other
+    for part in ("learner", "worlds"):
+        assert bits(measured.tree()[part]) == bits(plain.tree()[part])
+
+
+def test_a_seed_alone_is_the_same_seed_in_a_batch():
+    batch, alone = hosted((3, 4)), hosted((4,))
+    together, single = batch.advance(2), alone.advance(2)
+    for rows, (row,) in zip(together.rows, single.rows, strict=True):
+        for name, value in row.items():
+            if "seconds" not in name:
+                assert rows[1][name] == pytest.approx(value, rel=1e-3, abs=1e-5, nan_ok=True), name
+    for x, y in zip(batch.evaluate(2, 8)[1], alone.evaluate(2, 8)[0], strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+    for course in (batch, alone):
+        course.close()
+
+
+def test_a_worker_that_dies_is_replaced_and_counted_and_changes_nothing():
+    whole, broken = hosted(), hosted()
+    assert timeless(whole.advance(1)) == timeless(broken.advance(1))
+    os.kill(broken.pool.processes()[0], signal.SIGKILL)
+    expected, found = timeless(whole.advance(1)), timeless(broken.advance(1))
+    for row, other in zip(expected[0], found[0], strict=True):
+        assert (row.pop("workers_replaced"), other.pop("workers_replaced")) == ("0.0", "1.0")
+    assert expected == found
+    for course in (whole, broken):
+        course.close()
