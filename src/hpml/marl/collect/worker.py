@@ -34,6 +34,7 @@ class Lane:
         self._seed, self._episodes = (slot.seed, job.stream, slot.environment), job.episodes
         self._arrays, self._builder = arrays, builder
         self._advance = getattr(env, "advance", None)
+        self._places: dict[int, tuple[Any, ...]] = {}
         self.episode = slot.episode
         self.state: Any = None
         if self._episodes is None or slot.episode < self._episodes:
@@ -70,10 +71,7 @@ class Lane:
             arrays["rewards"][t, i], arrays["convention"][t, i], arrays["done"][t, i] = 0.0, -1, True
             return None
         if self._advance is not None:
-            seen = self._views(t + 1)
-            done = self._advance(
-                self.state, arrays["actions"][t, i], seen, arrays["rewards"][t, i], arrays["convention"][t, i]
-            )
+            done = self._advance(self.state, *self._views(t))
         else:
             self.state, step = self.env.step(self.state, arrays["actions"][t, i], None)
             done = bool(step.done)
@@ -91,9 +89,13 @@ class Lane:
             self.build_ahead()
         return over
 
-    def _views(self, t: int) -> Observation:
-        part = lambda name: self._arrays[name][t, self.index] if name in self._arrays else None  # noqa: E731
-        return Observation(vector=part("vector"), image=part("image"), mask=part("mask"))
+    def _views(self, t: int) -> tuple[Any, ...]:
+        """Where step t has its actions and leaves its results; kept, since making views costs as much as filling."""
+        if t not in self._places:
+            part = lambda name, t=t: self._arrays[name][t, self.index] if name in self._arrays else None  # noqa: E731
+            seen = Observation(**{name: part(name, t + 1) for name in Observation._fields})
+            self._places[t] = (part("actions"), seen, part("rewards"), part("convention"))
+        return self._places[t]
 
     def _write(self, seen: Observation, t: int) -> None:
         for name, value in seen._asdict().items():

@@ -1,6 +1,6 @@
 """One episode of the engine: built, started and stepped, asked only for what is used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class Engine:
         self._pictures = [f"{player}.{picture}" for player in players]
         self._rewards = [f"{player}.REWARD" for player in players]
         self._vectors = [
-            [f"{player}.{name}" for name in VECTORS if substrate.shape(name) is not None] for player in players
+            (f"{player}.{name}", place) for player in players for name, place in _places(substrate, player)
         ]
         self._interactions = [f"{player}.{INTERACTION}" for player in players]
         names = self._lab.action_discrete_names()
@@ -62,12 +62,8 @@ class Engine:
 
     def vectors(self, out: np.ndarray) -> None:
         """Each player's numbers, into `out` (players, numbers)."""
-        for player, names in enumerate(self._vectors):
-            first = 0
-            for name in names:
-                value = self._lab.observation(name)
-                out[player, first : first + value.size] = value
-                first += value.size
+        for name, place in self._vectors:
+            out[place] = self._lab.observation(name)
 
     def rewards(self, out: np.ndarray) -> None:
         """Each player's reward of the last step, into `out` (players,)."""
@@ -88,3 +84,14 @@ def _action_table(substrate: Substrate, names: list[str]) -> tuple[np.ndarray, n
     table = np.array([[action[part] for part in parts] for action in substrate.actions], np.int32)
     players = range(1, len(substrate.roles) + 1)
     return table, np.array([[place[f"{player}.{part}"] for part in parts] for player in players])
+
+
+def _places(substrate: Substrate, player: int) -> Iterator[tuple[str, tuple[int, int | slice]]]:
+    """Where a player's numbers go in (players, numbers)."""
+    first = 0
+    for name in VECTORS:
+        shape = substrate.shape(name)
+        if shape is not None:
+            size = int(np.prod(shape))
+            yield name, (player - 1, slice(first, first + size) if shape else first)
+            first += size
