@@ -75,7 +75,7 @@ class HostedCourse(Course):
         self._meter = Meter(self._learner.actors) if measure else None
         self._pool: Pool | None = None  # a run that goes on has another one
         self._keys = {purpose: seed_keys(seeds, purpose) for purpose in (WORLDS, EVALUATION)}
-        self._act = jax.jit(partial(_act, trainer))
+        self._act = jax.jit(partial(_act, trainer, jax.tree.structure(self._learner.actors)))
         self._learn = jax.jit(partial(_learn, trainer), donate_argnums=0)
 
     def tree(self) -> Any:
@@ -152,6 +152,7 @@ class HostedCourse(Course):
             steps=steps,
             workers=self.workers,
             stream=stream % 2**32,
+            episodes=1 if stream else None,  # an evaluation needs no second engine for any of its slots
             state=state,
         )
 
@@ -179,7 +180,7 @@ class HostedCourse(Course):
     def _collect(self, pool: Pool) -> tuple[Any, ...]:
         """The parts of a `Rollout` of all seeds: arrays (times, seeds, environments, ...)."""
         T, S, E = pool.steps, len(self.seeds), pool.environments
-        actors, between = self._learner.actors, self._between
+        actors, between = jax.tree.leaves(self._learner.actors), self._between
         keys = jax.random.key_data(self._keys[WORLDS])
         starts = np.empty((T + 1, S, E), bool)
         starts[0] = between.starts
@@ -206,7 +207,7 @@ class HostedCourse(Course):
                 seen = _by_seed(pool.observation(t, group), S)
                 numbers = np.arange(E, dtype=np.uint32)[chosen]
                 played = self._act(actors, seen, known, starts[t, :, chosen], keys, between.steps + t, numbers)
-                actions, log_probs[t, :, chosen], then = jax.device_get(played)
+                actions, log_probs[t, :, chosen], then = (None if part is None else np.asarray(part) for part in played)
                 pool.send(group, t, actions)
                 if memory is not None:
                     memory[t + 1, :, chosen] = then
@@ -228,6 +229,7 @@ class HostedCourse(Course):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """An episode in every slot: returns (S, episodes, agents), lengths, conventions (T, S, episodes, agents)."""
         S, agents = len(pool.seeds), self.spec.agents
+        actors = jax.tree.leaves(actors)
         keys = jax.random.key_data(jax.vmap(jax.random.fold_in, (0, None))(keys, update))
         over, returns = np.zeros((S, episodes), bool), np.zeros((S, episodes, agents), np.float32)
         lengths, shown = np.zeros((S, episodes), np.int64), []
@@ -269,18 +271,27 @@ def _by_seed(observation: Observation, seeds: int) -> Observation:
 
 
 def _act(
-    trainer: Trainer, actors: Any, seen: Observation, memory: Any, starts: Any, keys: Any, step: Any, numbers: Any
+    trainer: Trainer,
+    structure: Any,
+    actors: list[Any],
+    seen: Observation,
+    memory: Any,
+    starts: Any,
+    keys: Any,
+    step: Any,
+    numbers: Any,
 ) -> Played:
     """Every seed's actions in its environments `numbers` at one step; a draw depends on seed, step and environment.
 
-    `keys` are the bits of keys: JAX calls a compiled function with keys themselves 200 microseconds later.
+    `actors` are the leaves of a tree of this `structure`, and `keys` the bits of keys: with the tree and the keys
+    themselves each call starts some 300 microseconds later.
     """
 
     def one(actors: Any, seen: Observation, memory: Any, starts: Any, key: Any) -> Played:
         now = jax.random.fold_in(jax.random.wrap_key_data(key), step)
         return trainer.act(actors, seen, memory, starts, jax.vmap(partial(jax.random.fold_in, now))(numbers))
 
-    return jax.vmap(one)(actors, seen, memory, starts, keys)
+    return jax.vmap(one)(jax.tree.unflatten(structure, actors), seen, memory, starts, keys)
 
 
 def _learn(
