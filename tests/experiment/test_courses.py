@@ -31,6 +31,14 @@ SETTINGS = Settings(
 PLACE = ("experiment.counting", "counting", {})
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Compiling is most of the time, and what is compiled need not be fast here."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 def hosted(seeds=(3, 4), workers=2):
     return HostedCourse(Trainer(Counting.spec, algorithm("ippo"), SETTINGS), Counting(), PLACE, seeds, workers, False)
 
