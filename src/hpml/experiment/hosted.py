@@ -16,6 +16,7 @@ from hpml.experiment.course import (
     WORLDS,
     Course,
     Leg,
+    count,
     mean_columns,
     merge,
     return_columns,
@@ -96,6 +97,10 @@ class HostedCourse(Course):
             "actions": jax.ShapeDtypeStruct((slots, -1, self.spec.agents), kind),
         }
         return self._kept(pool)
+
+    def parameters(self) -> dict[str, int]:
+        """See `Course.parameters`."""
+        return count(self._learner)
 
     def about(self) -> dict[str, Any]:
         """See `Course.about`."""
@@ -207,10 +212,10 @@ class HostedCourse(Course):
                 seen = _by_seed(pool.observation(t, group), S)
                 numbers = np.arange(E, dtype=np.uint32)[chosen]
                 played = self._act(actors, seen, known, starts[t, :, chosen], keys, between.steps + t, numbers)
-                actions, log_probs[t, :, chosen], then = (None if part is None else np.asarray(part) for part in played)
-                pool.send(group, t, actions)
+                pool.send(group, t, np.asarray(played.actions))
+                log_probs[t, :, chosen] = played.log_probs
                 if memory is not None:
-                    memory[t + 1, :, chosen] = then
+                    memory[t + 1, :, chosen] = played.memory
         for group in groups:
             arrive(group, T - 1)
         self._between = Between(starts[T], None if memory is None else memory[T], between.running, between.steps + T)
