@@ -7,9 +7,12 @@ from types import ModuleType
 
 import hpml.dynamics.rules
 import hpml.games.families
+import hpml.marl.algorithms
 import hpml.projection.projectors
 from hpml.dynamics.rule import Rule
 from hpml.games.game import Game
+from hpml.marl.algorithm import Algorithm
+from hpml.marl.find import families, family
 from hpml.projection.projector import Projector
 
 
@@ -26,6 +29,16 @@ def list_rules() -> dict[str, type[Rule]]:
 def list_games() -> dict[str, dict[str, Game]]:
     """Every game family by its file's name, with its examples by theirs."""
     return {name: module.examples() for name, module in _modules(hpml.games.families).items()}
+
+
+def list_algorithms() -> dict[str, type[Algorithm]]:
+    """Every training algorithm by its file's name."""
+    return _one_class_each(hpml.marl.algorithms, Algorithm)
+
+
+def list_environments() -> dict[str, tuple[str, ...]]:
+    """The full names of each family's environments."""
+    return {name: tuple(f"{name}/{one}" for one in family(name).names()) for name in families()}
 
 
 def summary(thing: type | ModuleType) -> str:

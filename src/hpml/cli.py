@@ -13,7 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hpml.catalogue import list_games, list_projectors, list_rules, summary
+from hpml.catalogue import (
+    list_algorithms,
+    list_environments,
+    list_games,
+    list_projectors,
+    list_rules,
+    summary,
+)
 from hpml.diagnosis import diagnose as diagnose_samples
 from hpml.experiment.config import TrainConfig, from_json, train_config
 from hpml.experiment.store import read_config
@@ -130,12 +137,14 @@ def diagnose(
 
 
 def list_() -> None:
-    """List the projectors, update rules, games, metrics and domains that there are, a line each."""
+    """List the projectors, update rules, games, algorithms, environments, metrics and domains, a line each."""
     console = Console()
     entries = {
         "projectors": {name: summary(thing) for name, thing in list_projectors().items()},
         "update rules": {name: summary(thing) for name, thing in list_rules().items()},
         "games": {family: ", ".join(games) for family, games in list_games().items()},
+        "algorithms": {name: summary(thing) for name, thing in list_algorithms().items()},
+        "environments": {family: ", ".join(names) for family, names in list_environments().items()},
         "metrics": {thing.__name__: summary(thing) for thing in metric.Metric.__subclasses__()},
         "domains": {thing.__name__: summary(thing) for thing in domain.Domain.__subclasses__()},
     }
