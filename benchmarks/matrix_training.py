@@ -89,9 +89,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     print(f"{options.algorithm} on {options.game}, {jax.devices()[0].device_kind}\n")
-    print(
-        "| seeds | environments | units | agent steps / s | operations / step | GFLOP/s | large product, GFLOP/s | share |"
-    )
+    print("| seeds | environments | units | agent steps / s | operations / step | GFLOP/s | large product | share |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|")
     for seeds, environments, units in CASES:
         rate = product_rate()
