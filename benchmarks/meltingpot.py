@@ -1,14 +1,17 @@
-"""Melting Pot: what the bare engine gives on one core, and what the pool brings back, rebuilds included.
+"""Melting Pot: what the bare engine gives on one core, and what the pool brings back, builds included.
+
+    python benchmarks/meltingpot.py [substrate ...]
 
 Random actions, RGB for every player. "bare": one engine asked for RGB and REWARD only. "with builds": whole episodes of
-such engines, one after another, their building and freeing included; the share of it is what a worker does off the
-critical path. "pool": worker processes without a policy, stepped in two groups, and as a share of the cores' "with
-builds". Run as `python benchmarks/meltingpot.py [substrate ...]`.
+such engines, one after another, their building and freeing included. "as shipped": the same with the package's own
+level, which is not reproducible. "pool": worker processes without a policy, stepped in two groups, and as a share of
+what as many cores give bare, builds included.
 """
 
 import os
 import sys
 import time
+from typing import NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -16,32 +19,50 @@ import numpy as np
 
 from hpml.marl.collect.pool import Pool
 from hpml.marl.engine.engine import Engine
+from hpml.marl.engine.substrate import Substrate
 from hpml.marl.envs import meltingpot
 
 SUBSTRATES = ("bos_repeated", "collaborative_cooking_circuit", "commons_harvest_partnership", "clean_up")
 SECONDS = 4.0
 
 
-def bare(env: meltingpot.MeltingPot) -> tuple[float, float, float]:
-    """Steps a second, steps a second with builds, and seconds to build an engine."""
+class Speed(NamedTuple):
+    """Steps a second, the same with builds, and seconds to build and free an engine; processor time."""
+
+    bare: float
+    with_builds: float
+    build: float
+
+
+class Shipped(Substrate):
+    """A substrate without our level."""
+
+    def settings(self, seed: int) -> dict[str, str]:
+        """As the package has them."""
+        settings = super().settings(seed)
+        root, level = settings.pop("hpmlRoot"), settings.pop("hpmlLevel")
+        return settings | {"levelDirectory": root, "levelName": os.path.relpath(level, root)}
+
+
+def bare(env: meltingpot.MeltingPot, substrate: Substrate) -> Speed:
     agents, draw = env.spec.agents, np.random.default_rng(0)
     image, rewards = np.zeros((agents, *env.spec.image), np.uint8), np.zeros(agents, np.float32)
     building = stepping = 0.0
     steps = episodes = 0
     while building + stepping < SECONDS or episodes < 2:
-        start = time.perf_counter()
+        start = time.process_time()
         engine = None  # Freeing the last one belongs to the building of the next.
-        engine = Engine(env.substrate, episodes + 1)
-        built = time.perf_counter()
+        engine = Engine(substrate, episodes + 1)
+        built = time.process_time()
         done = False
         while not done:
             done = engine.advance(draw.integers(env.spec.actions, size=agents))
             engine.pictures(image)
             engine.rewards(rewards)
             steps += 1
-        building, stepping = building + built - start, stepping + time.perf_counter() - built
+        building, stepping = building + built - start, stepping + time.process_time() - built
         episodes += 1
-    return steps / stepping, steps / (stepping + building), building / episodes
+    return Speed(steps / stepping, steps / (stepping + building), building / episodes)
 
 
 def pooled(name: str, workers: int, environments: int = 8, steps: int = 50) -> float:
@@ -69,13 +90,15 @@ def main() -> None:
     print(f"{cores} cores; environment steps a second (players in brackets)")
     for name in sys.argv[1:] or SUBSTRATES:
         env = meltingpot.make(name)
-        alone, rebuilt, seconds = bare(env)
-        line = (
-            f"{name} ({env.spec.agents}): bare {alone:,.0f}, with builds {rebuilt:,.0f} ({seconds * 1e3:.0f} ms each)"
-        )
+        shipped = bare(env, Shipped(env.substrate.name, env.substrate.roles, env.substrate.config))
+        ours = bare(env, env.substrate)
+        line = f"{name} ({env.spec.agents})"
+        for label, speed in (("as shipped", shipped), ("our level", ours)):
+            line += f"; {label}: bare {speed.bare:,.0f}, build {speed.build * 1e3:.0f} ms"
+            line += f", with builds {speed.with_builds:,.0f}"
         for workers in sorted({1, cores}):
-            speed = pooled(name, workers)
-            line += f"; pool of {workers} {speed:,.0f} ({speed / (workers * rebuilt):.2f} of the cores' bare engine)"
+            played = pooled(name, workers)
+            line += f"; pool of {workers}: {played:,.0f} ({played / (workers * ours.with_builds):.2f})"
         print(line, flush=True)
 
 

@@ -49,17 +49,20 @@ local function sameKeys(visited, order)
 end
 
 local function sortedPairs(visited)
-  local i, key = 0, nil
-  repeat
-    key = next(visited, key)
+  local i, other = 0, nil
+  for key in next, visited do
     i = i + 1
-  until key ~= i
-  if key == nil then
+    if key ~= i then
+      other = key
+      break
+    end
+  end
+  if other == nil then
     return next, visited, nil  -- A plain list is in order already.
   end
   local order = orders[visited]
   if not (order and sameKeys(visited, order)) then
-    local keys, has, kind = {}, {}, type(key)
+    local keys, has, kind = {}, {}, type(other)
     for each in next, visited do
       keys[#keys + 1] = each
       has[each] = true
@@ -117,7 +120,7 @@ function api:init(settings)
   collectgarbage('stop')
   function self:start(...)
     local result = start(self, ...)
-    collectgarbage('restart')
+    collectgarbage('restart', -1)  -- From now on when the memory has doubled, not at once.
     return result
   end
   init(self, settings)
