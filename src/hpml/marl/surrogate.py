@@ -22,19 +22,23 @@ Tree = Any
 
 
 def joint_field(algorithm: Algorithm, batch: Batch, settings: Settings) -> Callable[[Actor], Tree]:
-    """Gradients of all agents' losses as a function of all agents' parameters, from one minibatch."""
+    """Gradients of all agents' losses as a function of all agents' parameters, from one minibatch.
 
-    def loss(actors: Actor, others: Actor, half: Batch) -> Array:
-        log_probs, entropy = evaluate(actors, half, settings)
-        fixed, _ = evaluate(others, half, settings)
-        ratio = fixed - half.log_probs
-        weight = jnp.exp(jnp.sum(ratio, 0, keepdims=True) - ratio)
-        gain = weight * algorithm.objective(log_probs - half.log_probs, half.advantages, settings)
-        return -jnp.sum(jnp.mean(gain + settings.entropy * entropy, axis=(1, 2)))
+    Each agent's loss is differentiated in its own log-probabilities alone, and one pull-back takes all of them to the
+    parameters. The weights stay functions of the parameters, so that a Jacobian of the field sees the others move.
+    """
+
+    def half_field(actors: Actor, half: Batch) -> Tree:
+        (log_probs, entropy), pull = jax.vjp(lambda a: evaluate(a, half, settings), actors)
+        log_ratio = log_probs - half.log_probs
+        slope = jax.grad(lambda r: jnp.sum(algorithm.objective(r, half.advantages, settings)))(log_ratio)
+        weight = jnp.exp(jnp.sum(log_ratio, 0, keepdims=True) - log_ratio)
+        samples = log_ratio[0].size
+        (field,) = pull((-weight * slope / samples, jnp.full_like(entropy, -settings.entropy / samples)))
+        return field
 
     def field(actors: Actor) -> Tree:
-        # Differentiated in the first argument only, but a function of both: a Jacobian of it sees the others move.
-        halves = jax.vmap(jax.grad(loss), in_axes=(None, None, 0))(actors, actors, batch)
+        halves = jax.vmap(half_field, in_axes=(None, 0))(actors, batch)
         return jax.tree.map(lambda g: jnp.mean(g, 0), halves)
 
     return field
