@@ -1,6 +1,7 @@
 """Nothing is lost: a run that is killed at any moment and goes on has the table and the state of one that was not."""
 
 import contextlib
+import errno
 import os
 import signal
 from functools import partial
@@ -35,6 +36,9 @@ class Walk(Course):
 
     def tree(self):
         return {"x": self.x, "key": jax.random.key(self.count)}
+
+    def parameters(self):
+        return {"actors": AGENTS, "critic": 0}
 
     def about(self):
         return {"count": self.count}
@@ -138,19 +142,36 @@ def assert_same(found, expected):
 
 
 def test_killed_again_and_again(tmp_path, whole):
-    """The same run dies at the seventh moment of every start, and still comes to its end."""
-    folder, starts = tmp_path / "run", 0
-    while True:
-        starts += 1
+    """The same run dies soon after every start, and still comes to its end."""
+    folder = tmp_path / "run"
+    for start in range(20):
         with pytest.MonkeyPatch.context() as patch:
-            kill_at(patch, 17, False)
+            kill_at(patch, 22, False)
             try:
-                train(small(folder, resume=starts > 1), quiet(), walk)
+                train(small(folder, resume=start > 0), quiet(), walk)
                 break
             except Killed:
                 continue
-    assert starts > 2
+    assert 2 <= start < 19
     assert_same(kept(folder), whole)
+
+
+@pytest.mark.parametrize("moment", [10, 14, 19, 24])
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(tmp_path, whole, moment):
+    left, real = [moment], os.fsync
+
+    def full(handle):
+        left[0] -= 1
+        if left[0] <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(ValueError, match=r"(?i)(disk is full|no space left).*make room and go on with --resume"):
+            train(small(tmp_path / "run"), quiet(), walk)
+    train(small(tmp_path / "run", resume=True), quiet(), walk)
+    assert_same(kept(tmp_path / "run"), whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

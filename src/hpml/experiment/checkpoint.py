@@ -20,6 +20,7 @@ import numpy as np
 FORMAT = "hpml-checkpoint-1"
 SUFFIX = ".safetensors"
 BLANK = "0" * 64
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CODES = {
     "BOOL": np.bool_,
     "U8": np.uint8,
@@ -237,8 +238,7 @@ def _bytes(array: np.ndarray) -> memoryview:
 
 
 def _full(update: int, error: OSError, known: list[int]) -> str:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    reason = "the disk is full" if full else (error.strerror or str(error)).lower()
+    reason = "the disk is full" if error.errno in FULL else (error.strerror or str(error)).lower()
     good = f"that of update {known[-1]} is whole" if known else "there was none before it"
     return (
         f"The checkpoint of update {update} could not be written, {reason}: make room and go on with --resume ({good})."

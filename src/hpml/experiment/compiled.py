@@ -17,6 +17,7 @@ from hpml.experiment.course import (
     WORLDS,
     Course,
     Leg,
+    count,
     mean_columns,
     merge,
     return_columns,
@@ -48,6 +49,10 @@ class CompiledCourse(Course):
     def tree(self) -> Any:
         """See `Course.tree`."""
         return {"learner": self._learner, "worlds": self._worlds, "meter": self._meter and self._meter.state}
+
+    def parameters(self) -> dict[str, int]:
+        """See `Course.parameters`."""
+        return count(self._learner)
 
     def about(self) -> dict[str, Any]:
         """See `Course.about`."""

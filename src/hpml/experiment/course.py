@@ -15,6 +15,7 @@ from jaxtyping import Int
 from hpml.experiment.evaluation import Episodes
 from hpml.marl.conventions import Switches
 from hpml.marl.env import Spec
+from hpml.marl.learner import Learner
 
 Row = dict[str, float]
 UNLIMITED = 1000  # steps of an evaluation episode where the environment has no end
@@ -43,6 +44,10 @@ class Course(ABC):
         return self.tree()
 
     @abstractmethod
+    def parameters(self) -> dict[str, int]:
+        """How many numbers actors and critic have, all agents together, in one seed."""
+
+    @abstractmethod
     def about(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the arrays, as JSON has it."""
 
@@ -69,6 +74,12 @@ class Course(ABC):
 
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
         """Let go of processes and memory."""
+
+
+def count(learner: Learner) -> dict[str, int]:
+    """The parameters of one of the seeds that a learner holds side by side."""
+    parts = {"actors": learner.actors, "critic": learner.critic}
+    return {name: sum(leaf[0].size for leaf in jax.tree.leaves(part)) for name, part in parts.items()}
 
 
 def mean_columns(logs: Mapping[str, Any], prefix: str = "") -> list[list[Row]]:

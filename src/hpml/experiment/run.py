@@ -18,13 +18,13 @@ import numpy as np
 from rich.console import Console
 
 from hpml.experiment.build import plan, use_device
-from hpml.experiment.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from hpml.experiment.checkpoint import FULL, checkpoints, load_checkpoint, save_checkpoint
 from hpml.experiment.config import MAY_CHANGE, TrainConfig, complete, to_json
 from hpml.experiment.course import Course, Row
 from hpml.experiment.evaluation import summarise
 from hpml.experiment.metrics import MetricsWriter
 from hpml.experiment.progress import Watch
-from hpml.experiment.store import RunFolder, create_run, note_versions, open_run
+from hpml.experiment.store import RunFolder, create_run, note_versions, open_run, write_json
 from hpml.experiment.trackers import TensorBoard, Tracker, WeightsAndBiases
 from hpml.experiment.video import filming
 
@@ -114,6 +114,7 @@ class _Run:
         self.metrics = MetricsWriter(folder.metrics)
         self.metrics.forget_after(self.update)
         changed = note_versions(folder, device, max(self.update, 0))
+        write_json(folder.path / "parameters.json", course.parameters())
         for sentence in [*said, *([changed] if changed else [])]:
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
         self.trackers: list[Tracker] = []
@@ -241,15 +242,26 @@ def _shown(rows: list[Row], gain: float, share: float) -> tuple[float, float]:
 
 @contextmanager
 def _explained(folder: RunFolder) -> Iterator[None]:
-    """A device that is out of memory, in one sentence."""
+    """What a run can run out of, and workers that cannot go on, in one sentence."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        known = checkpoints(folder.checkpoints)
-        whole = f"The checkpoint of update {known[-1]} is whole. " if known else ""
         raise ValueError(
-            f"The device ran out of memory. {whole}Use fewer --seeds, a smaller --minibatch or fewer --environments in "
-            "a new run, or --device cpu."
+            f"The device ran out of memory{_whole(folder)}. Use fewer --seeds, a smaller --minibatch or fewer "
+            "--environments in a new run, or go on with --resume --device cpu."
         ) from error
+    except RuntimeError as error:
+        if "worker" not in str(error):
+            raise
+        raise ValueError(f"{str(error).rstrip('.')}{_whole(folder)}; --resume goes on from it.") from error
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise ValueError(f"The disk is full{_whole(folder)}: make room and go on with --resume.") from error
+
+
+def _whole(folder: RunFolder) -> str:
+    known = checkpoints(folder.checkpoints)
+    return f"; the checkpoint of update {known[-1]} is whole" if known else ""

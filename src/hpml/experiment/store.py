@@ -9,7 +9,6 @@ checkpoints/     safetensors, the newest few
 videos/          films of evaluation episodes
 """
 
-import fcntl
 import json
 import os
 import platform
@@ -21,6 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from hpml.experiment.checkpoint import sync_folder
+
+try:
+    import fcntl
+except ImportError:  # only where there are no such locks, and no engine either
+    fcntl = None  # type: ignore[assignment]
 
 PACKAGES = ("hpml", "jax", "jaxlib", "equinox", "optax", "numpy", "dm-meltingpot", "dmlab2d")
 PARTS = ("metrics", "events", "checkpoints", "videos")
@@ -149,6 +153,8 @@ def _furnished(path: Path, config: dict[str, Any], seeds: list[int]) -> RunFolde
 def _lock(path: Path) -> int:
     """A lock that the system takes back when the process ends, however it ends."""
     handle = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    if fcntl is None:
+        return handle
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
