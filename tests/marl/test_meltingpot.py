@@ -11,7 +11,11 @@ import pytest
 from hpml.marl.engine import install, package
 from hpml.marl.envs import meltingpot
 
-pytestmark = pytest.mark.skipif(bool(package.missing()), reason="no engine for this platform")
+if package.missing():
+    pytest.skip("no engine for this platform", allow_module_level=True)
+
+import dmlab2d
+from dmlab2d import runfiles_helper
 
 STEPS = 25
 BACH = "bach_or_stravinsky_in_the_matrix"
@@ -126,6 +130,24 @@ def test_layers_spell_the_engines_sprites_in_bits():
         layers = state._lab.observation(f"{player + 1}.LAYER")
         bits = seen.image[player].reshape(*layers.shape, -1) // 255
         assert np.array_equal(bits @ (1 << np.arange(bits.shape[-1])), layers)
+
+
+@pytest.mark.parametrize("name", ["clean_up", "collaborative_cooking_figure_eight"])
+def test_our_level_draws_the_world_as_the_shipped_one_does(name):
+    env = meltingpot.make(name)
+    ours = env.substrate.settings(3)
+    root, level = ours["hpmlRoot"], ours["hpmlLevel"]
+    shipped = {key: value for key, value in ours.items() if not key.startswith("hpml")}
+    shipped |= {"levelDirectory": root, "levelName": os.path.relpath(level, root)}
+    cells = []
+    for settings in (ours, shipped):
+        lab = dmlab2d.Lab2d(runfiles_helper.find(), settings)
+        lab.start(0, 3)
+        world = lab.observation("WORLD.RGB")
+        cells.append(world.reshape(world.shape[0] // 8, 8, world.shape[1] // 8, 8, 3).swapaxes(1, 2))
+    # The shipped one places the players as it likes: each may be missing in one place and be found in another.
+    assert (cells[0] != cells[1]).any((2, 3, 4)).sum() <= 2 * env.spec.agents
+    assert len(np.unique(cells[0].reshape(-1, 192), axis=0)) > env.spec.agents
 
 
 def test_fewer_players():
