@@ -10,6 +10,8 @@ import pytest
 
 from hpml import cli
 from hpml.catalogue import list_games, list_projectors, list_rules
+from hpml.experiment.config import TrainConfig
+from hpml.marl.settings import Settings
 from hpml.mechanism import comparison, harm, loops
 from hpml.mechanism.config import OURS, PAPER, MechanismConfig
 from hpml.mechanism.suite import EXPERIMENTS, run_mechanism
@@ -49,13 +51,15 @@ def test_every_command_explains_itself(capsys, command):
     [
         ("mechanism", (*MechanismConfig.__dataclass_fields__, "out")),
         ("diagnose", ("field", "out", "conventions", "limit")),
+        ("train", sorted({*TrainConfig.__dataclass_fields__, *Settings.__dataclass_fields__} - {"settings"})),
     ],
 )
 def test_every_option_is_explained(capsys, command, options):
     _, out, _ = run(capsys, command, "--help")
     lines = [line.strip(" │|") for line in out.splitlines()]
     for option in options:
-        (place,) = [k for k, line in enumerate(lines) if line.startswith(f"--{option}")]
+        name = rf"\W --{option.replace('_', '-')}(,| |$)"  # beside the frame, where an option begins
+        (place,) = [k for k, line in enumerate(out.splitlines()) if re.match(name, line)]
         # The sentence stands beside the option, or below where the option is long.
         text = " ".join(lines[place : place + 2]).split(maxsplit=1)[1]
         assert len(re.findall(r"[a-z]{2,}", text)) >= 4, option

@@ -136,6 +136,8 @@ def train_config(env: str = TrainConfig.env, preset_name: str = "auto", **option
     known = {each.name for each in dataclasses.fields(Settings)}
     inner = {name: value for name, value in options.items() if name in known}
     outer = {name: value for name, value in options.items() if name not in known}
+    if outer.get("out") is not None:
+        outer["out"] = Path(outer["out"])
     return TrainConfig(env=env, preset=preset_name, settings=dataclasses.replace(base, **inner), **outer)  # type: ignore
 
 
