@@ -14,6 +14,7 @@ inside is ever saved: a slot is its episode's number and the actions so far, and
 import importlib
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -89,6 +90,8 @@ class Pool:
         ]
         for worker in self._workers:
             worker.launch(self._memory)
+        for worker in self._workers:  # all of them build at once
+            self._order(worker)
         for worker in self._workers:
             self._await_ready(worker)
 
@@ -230,11 +233,14 @@ class Pool:
             self._family, self._name, self._options, self._stream, slots, self._fields, first, self._episodes
         )
 
+    def _order(self, worker: Worker) -> None:
+        with suppress(BrokenPipeError):  # its end is noticed where its answer is awaited
+            wire.send_object(worker.commands, self._job(worker))
+
     def _await_ready(self, worker: Worker) -> None:
         try:
-            wire.send_object(worker.commands, self._job(worker))
             kind, _, imports_jax = wire.receive(worker.replies)
-        except (EOFError, BrokenPipeError):
+        except EOFError:
             self._replace(worker)
             return
         self._check(worker, kind)
@@ -268,6 +274,7 @@ class Pool:
                 "the engine crashes there, or memory is short; fewer environments or workers need less of it."
             )
         worker.launch(self._memory)
+        self._order(worker)
         self._await_ready(worker)
         for entry in worker.pending:
             entry[2] = False
