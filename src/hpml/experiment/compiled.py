@@ -17,6 +17,7 @@ from hpml.experiment.course import (
     WORLDS,
     Course,
     Leg,
+    Row,
     count,
     mean_columns,
     merge,
@@ -28,6 +29,8 @@ from hpml.experiment.evaluation import Episodes
 from hpml.experiment.meter import Meter
 from hpml.marl.collect.compiled import begin, train_chunk
 from hpml.marl.env import Env
+from hpml.marl.envs.matrix import MatrixGame
+from hpml.marl.exact import expected_returns, exploitability, policy_tables
 from hpml.marl.learner import Trainer
 
 
@@ -85,6 +88,18 @@ class CompiledCourse(Course):
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys(self.seeds, EVALUATION), update)
         found = jax.device_get(self._evaluate(self._learner.actors, keys, episodes))
         return [Episodes(*(np.asarray(part[s]) for part in found)) for s in range(len(self.seeds))]
+
+    def exact(self) -> list[Row] | None:
+        """Exploitability, and the expected return of an agent: a matrix game's policies are small tables."""
+        env = self.env
+        if not isinstance(env, MatrixGame) or self.trainer.settings.memory:
+            return None
+        found: list[Row] = []
+        for s in range(len(self.seeds)):
+            tables = policy_tables(self.trainer, jax.tree.map(lambda x, s=s: x[s], self._learner.actors), env)
+            gain = float(expected_returns(env, tables).mean())
+            found.append({"exploitability": exploitability(env, tables), "expected_return": gain})
+        return found
 
 
 def _play(trainer: Trainer, env: Env, actors: Any, key: jax.Array, episodes: int) -> tuple[Any, Any, Any]:

@@ -63,6 +63,10 @@ class Course(ABC):
     def evaluate(self, update: int, episodes: int) -> list[Episodes]:
         """Play episodes with each seed's policies as they are, on seeds of their own; nothing is learnt from them."""
 
+    def exact(self) -> list[Row] | None:
+        """What can be said about the policies without playing, a row a seed; None where nothing can."""
+        return None
+
     def film(self, update: int, add: Callable[[Any], None]) -> None:
         """Give the frames of an evaluation episode of the first seed, one by one, to `add`."""
         raise ValueError(f"{self.spec.name} has no picture to film: leave --video out.")

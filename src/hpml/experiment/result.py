@@ -11,6 +11,7 @@ from hpml.experiment.progress import number
 SHOWN = {
     "evaluation/return": "return of an agent",
     "evaluation/collective_return": "collective return",
+    "evaluation/exploitability": "exploitability",
     "evaluation/equality": "equality (1 - Gini)",
     "evaluation/switch_rate": "convention switches, within an episode",
     "evaluation/switched": "convention switches, between evaluations",

@@ -184,6 +184,8 @@ class _Run:
         for place, played in enumerate(self.course.evaluate(self.update, self.config.episodes)):
             row, self.frequent[place] = summarise(played, spec.conventions > 0, self.frequent[place])
             rows.append(row)
+        for row, more in zip(rows, self.course.exact() or [{}] * len(rows), strict=True):
+            row.update({f"evaluation/{name}": value for name, value in more.items()})
         seconds = time.perf_counter() - start
         return [row | {"seconds/evaluate": seconds} for row in rows]
 

@@ -1,5 +1,6 @@
 """An episode as a film: frames to mp4 or GIF, by the file's ending."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,8 +65,11 @@ def filming(path: Path, rate: int = 15) -> Iterator[Callable[[Any], None]]:
 
     try:
         writer: Any
-        with imageio.get_writer(temporary, **options) as writer:
-            yield add
+        with warnings.catch_warnings():
+            # JAX warns of forks; this one becomes ffmpeg at once.
+            warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
+            with imageio.get_writer(temporary, **options) as writer:
+                yield add
         if not count:
             raise ValueError("A film needs at least one frame.")
         temporary.replace(path)
