@@ -25,7 +25,7 @@ def tile(views: Any) -> np.ndarray:
     agents, height, width, _ = np.shape(views)
     across = int(np.ceil(np.sqrt(agents * height / width)))
     down = -(-agents // across)
-    picture = np.zeros((down * (height + GAP) - GAP, across * (width + GAP) - GAP, 3), np.uint8)
+    picture = np.full((down * (height + GAP) - GAP, across * (width + GAP) - GAP, 3), 96, np.uint8)
     for agent, view in enumerate(np.asarray(views)):
         row, column = divmod(agent, across)
         top, left = row * (height + GAP), column * (width + GAP)
