@@ -213,24 +213,24 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves, g
         root = None if w is None else jnp.sqrt(w)
         beside = [f] if gaps is None else [f, gaps[i].astype(X.dtype)]
         k = len(beside)
-        columns = jnp.stack(beside if root is None else [v * root for v in beside], 1)
+        vectors = jnp.stack(beside if root is None else [v * root for v in beside])
         if metric.columns is not None:
-            U = jnp.asarray(metric.columns, X.dtype)
-            columns = jnp.concatenate([columns, U if root is None else U / root[:, None]], 1)
-        squares, dots = _displacement_sums(X, x, columns, root)
+            U = jnp.asarray(metric.columns, X.dtype).T
+            vectors = jnp.concatenate([vectors, U if root is None else U / root])
+        squares, dots = _displacement_sums(X, x, vectors, root)
         against = [rest_field[i], rest_step[i]] + ([] if lowered_gap is None else [lowered_gap[i].astype(F.dtype)])
         right = _field_sums(F, jnp.stack(against))
         with jax.enable_x64(True):
             if metric.columns is not None:
                 along = [(v @ jnp.asarray(metric.columns, v.dtype)).astype(jnp.float64) for v in beside]
-                distance = distance + (dots[:, k:] ** 2).sum(1)
-                back = back + (dots[:, k:] * along[0]).sum(1)
+                distance = distance + (dots[k:] ** 2).sum(0)
+                back = back + (dots[k:] * along[0][:, None]).sum(0)
                 if gaps is not None:
-                    gap_back = gap_back + (dots[:, k:] * along[1]).sum(1)
-            distance, back = distance + squares, back + dots[:, 0]
+                    gap_back = gap_back + (dots[k:] * along[1][:, None]).sum(0)
+            distance, back = distance + squares, back + dots[0]
             gram, advance = gram + right[0], advance + right[1]
             if gaps is not None:
-                gap_back, gap_gram = gap_back + dots[:, 1], gap_gram + right[2]
+                gap_back, gap_gram = gap_back + dots[1], gap_gram + right[2]
             energy = energy + _product(f[None], lowered_field[i])[0].astype(jnp.float64)
     with jax.enable_x64(True):
         written = history.times >= 0
@@ -303,6 +303,27 @@ def _take_out(vector: Sequence[Array], along: Sequence[Array]) -> tuple[Array, l
     return c, [v - c.astype(v.dtype) * u for v, u in zip(vector, along, strict=True)]
 
 
+def _products(rows: Array, vectors: Array) -> Array:
+    """rows v for each vector, (vectors, rows); few go one by one: XLA's CPU backend is slower on them together."""
+    if len(vectors) > 4:
+        return _product(rows, vectors.T).T
+    return jnp.stack([_product(rows, v) for v in vectors])
+
+
+def _in_chunks(sums: Any, size: int, rows: int) -> Any:
+    """Sums over entries, some thousand at a time, added up in float64; `sums(start, width)` gives float32 arrays."""
+    width = min(size, CHUNK_WIDTH, max(256, CHUNK_ENTRIES // rows // 256 * 256))
+    whole = size // width
+    _, parts = jax.lax.scan(lambda _, i: (None, sums(i * width, width)), None, jnp.arange(whole))
+    with jax.enable_x64(True):
+        total = jax.tree.map(lambda part: part.astype(jnp.float64).sum(0), parts)
+    if whole * width < size:
+        last = sums(whole * width, size - whole * width)
+        with jax.enable_x64(True):
+            total = jax.tree.map(lambda part, more: part + more.astype(jnp.float64), total, last)
+    return total
+
+
 def _field_sums(F: Array, vectors: Array) -> Array:
     """F v for each of some vectors, (vectors, rows) in float64."""
     return jax.lax.platform_dependent(F, vectors, cpu=_field_in_chunks, default=_field_at_once)
@@ -315,60 +336,37 @@ def _field_at_once(F, vectors):
 
 
 def _field_in_chunks(F, vectors):
-    # One product a vector, since XLA's CPU backend is slower on one with several columns; by chunks the rows are read
-    # from memory once for all of them.
-    rows, size = F.shape
-    width = min(size, CHUNK_WIDTH, max(256, CHUNK_ENTRIES // rows // 256 * 256))
-
+    # By chunks the rows are read from memory once for all vectors.
     def sums(start, width):
         part = jax.lax.optimization_barrier(jax.lax.dynamic_slice_in_dim(F, start, width, 1))
-        return jnp.stack([_product(part, jax.lax.dynamic_slice_in_dim(v, start, width)) for v in vectors])
+        return _products(part, jax.lax.dynamic_slice_in_dim(vectors, start, width, 1))
 
-    whole = size // width
-    _, out = jax.lax.scan(lambda _, i: (None, sums(i * width, width)), None, jnp.arange(whole))
-    with jax.enable_x64(True):
-        out = out.astype(jnp.float64).sum(0)
-    if whole * width < size:
-        last = sums(whole * width, size - whole * width)
-        with jax.enable_x64(True):
-            out = out + last.astype(jnp.float64)
-    return out
+    return _in_chunks(sums, F.shape[1], F.shape[0])
 
 
-def _displacement_sums(X: Array, x: Array, columns: Array, root: Array | None) -> tuple[Array, Array]:
-    """|W (x_i - x)|^2 and (x_i - x) W B for a diagonal W and columns B, in float64."""
-    return jax.lax.platform_dependent(X, x, columns, root, cpu=_sums_in_chunks, default=_sums_at_once)
+def _displacement_sums(X: Array, x: Array, vectors: Array, root: Array | None) -> tuple[Array, Array]:
+    """|W (x_i - x)|^2 and (x_i - x) W v for a diagonal W and each of some vectors, in float64."""
+    return jax.lax.platform_dependent(X, x, vectors, root, cpu=_sums_in_chunks, default=_sums_at_once)
 
 
-def _sums_at_once(X, x, columns, root):
+def _sums_at_once(X, x, vectors, root):
     dx = X - x if root is None else (X - x) * root
-    squares, dots = (dx * dx).sum(1), _product(dx, columns)
+    squares, dots = (dx * dx).sum(1), _product(dx, vectors.T).T
     with jax.enable_x64(True):
         return squares.astype(jnp.float64), dots.astype(jnp.float64)
 
 
-def _sums_in_chunks(X, x, columns, root):
+def _sums_in_chunks(X, x, vectors, root):
     # XLA's CPU backend writes the differences to memory: chunk by chunk they stay in the cache.
-    rows, size = X.shape
-    width = min(size, CHUNK_WIDTH, max(256, CHUNK_ENTRIES // rows // 256 * 256))
-
     def sums(start, width):
         # Without the barrier the difference is fused into each reduction, which then no longer runs vectorised.
         dx = jax.lax.dynamic_slice_in_dim(X, start, width, 1) - jax.lax.dynamic_slice_in_dim(x, start, width)
         if root is not None:
             dx = dx * jax.lax.dynamic_slice_in_dim(root, start, width)
         dx = jax.lax.optimization_barrier(dx)
-        return (dx * dx).sum(1), _product(dx, jax.lax.dynamic_slice_in_dim(columns, start, width))
+        return (dx * dx).sum(1), _products(dx, jax.lax.dynamic_slice_in_dim(vectors, start, width, 1))
 
-    whole = size // width
-    _, (squares, dots) = jax.lax.scan(lambda _, i: (None, sums(i * width, width)), None, jnp.arange(whole))
-    with jax.enable_x64(True):
-        squares, dots = squares.astype(jnp.float64).sum(0), dots.astype(jnp.float64).sum(0)
-    if whole * width < size:
-        last_squares, last_dots = sums(whole * width, size - whole * width)
-        with jax.enable_x64(True):
-            squares, dots = squares + last_squares.astype(jnp.float64), dots + last_dots.astype(jnp.float64)
-    return squares, dots
+    return _in_chunks(sums, X.shape[1], X.shape[0])
 
 
 def _choose_row(history: History) -> tuple[Int[Array, ""], Bool[Array, " rows"]]:

@@ -36,8 +36,8 @@ class ProjectionSettings:
     """paper: graph with k = 4, a fit every 8 updates, ridge 1e-4; network at rate 1e-3, 2 steps every update; drop."""
     residual: Literal["drop", "extragradient", "optimistic", "adjust"] = "drop"
     """What happens to the circulating part: see docs/plugin.md."""
-    strength: float = 4.0
-    """Lambda of "adjust", in F + lambda A F."""
+    strength: float = 1.0
+    """Lambda of "adjust", in F + lambda A F; docs/projection_in_training.md says why 1."""
     share: float = 1.0
     """How much of the fitted residual is treated, 0 to 1; not for "adjust"."""
     history: int = 16
@@ -46,8 +46,8 @@ class ProjectionSettings:
     """Which samples are kept."""
     refresh: int = 8
     """Updates from one fit to the next."""
-    safeguard: float = 0.01
-    """The least cosine of the changed update with the raw one."""
+    safeguard: float = 0.3
+    """The least cosine of the changed update with the raw one; 0.01 in the paper's preset."""
     lookahead: float = 4.0
     """The first step of "extragradient", in steps of Adam: 1 moves every parameter by the learning rate, in the mean
     square."""
@@ -92,7 +92,7 @@ def make_projection(
         settings.residual,
         share=settings.share,
         keep=settings.keep,
-        safeguard=settings.safeguard,
+        safeguard=0.01 if paper else settings.safeguard,
         stride=settings.lookahead * training.actor_rate,
         strength=settings.strength,
         every=training.passes * minibatches(training, agents),
