@@ -104,7 +104,7 @@ def test_a_seed_learns_the_same_beside_any_other(name):
     assert max(x.max() for x in changes(pick(after.actors, 1), pick(beside.actors, 0))) > 1e-4
 
 
-@pytest.mark.parametrize("name", ["mappo", "happo"])
+@pytest.mark.parametrize("name", ["happo"])
 def test_a_seed_alone_learns_what_it_learns_beside_another(name):
     learner, played, update, trainer = learning(name, PLAIN)
     single, alone = quick(trainer.update), pick(learner, 1)
