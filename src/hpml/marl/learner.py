@@ -223,8 +223,7 @@ class Trainer:
         halves, logs = algorithm.gradients(actors, batch, settings, move, key)
         gradients = jax.tree.map(lambda g: 0.5 * (g[0] + g[1]), halves)
         logs = jax.tree.map(lambda x: jnp.mean(x, 0), logs)
-        if not settings.share:
-            logs["gradient"] = agent_norms(gradients)
+        logs["gradient"] = optax.global_norm(gradients) if settings.share else agent_norms(gradients)
         projection = learner.projection
         if self.projection is not None:
             field_fn = joint_field(algorithm, batch, settings)
