@@ -15,15 +15,17 @@ import json
 import os
 import subprocess
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from meltingpot import bare
 
 from hpml.experiment.build import plan
 from hpml.experiment.config import TrainConfig, complete
-from hpml.marl.collect.pool import Pool
 from hpml.marl.env import Spec
 from hpml.marl.find import environment, resolve
 from hpml.marl.networks import patch_shape
@@ -83,25 +85,15 @@ def ours(name: str, updates: int, options: argparse.Namespace) -> dict:
     }
 
 
-def bare(name: str, seconds: float, workers: int) -> float:
-    """Steps a second of the engine alone on all cores: random actions, episodes rebuilt."""
-    full, more = resolve(name)
-    family, _, rest = full.partition("/")
-    env, steps = environment(name), 64
-    with Pool(family, rest, more, seeds=[0], environments=2 * workers, steps=steps, workers=workers) as pool:
-        draw = np.random.default_rng(0)
-        acts = [draw.integers(0, env.spec.actions, (len(group), env.spec.agents)) for group in pool.groups]
-        start, count = time.perf_counter(), 0
-        while time.perf_counter() - start < seconds:
-            for t in range(steps):
-                for group in range(len(pool.groups)):
-                    if t or count:
-                        pool.wait(group)
-                    pool.send(group, t, acts[group])
-            count += 1
-        for group in range(len(pool.groups)):
-            pool.wait(group)
-        return count * steps * pool.slots / (time.perf_counter() - start)
+def alone(name: str) -> float:
+    """Steps a second of engines one after another in this process: random actions, building included."""
+    return bare(environment(name))[1]
+
+
+def bare_engines(name: str, processes: int) -> float:
+    """Steps a second of the engine alone on all cores at once."""
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        return sum(pool.map(alone, [name] * processes))
 
 
 def peer(python: str, name: str, updates: int) -> float:
@@ -127,7 +119,7 @@ def main() -> None:
     ):
         parser.add_argument(f"--{option}", type=int, default=default)
     parser.add_argument("--peer", default="")
-    parser.add_argument("--bare", type=float, default=0.0, help="seconds to measure the engine alone")
+    parser.add_argument("--bare", action="store_true", help="measure the engine alone on all cores")
     options = parser.parse_args()
     rate = matrix_rate()
     cores = len(os.sched_getaffinity(0))
@@ -139,8 +131,8 @@ def main() -> None:
             f", counted floor {rate / found['floor']:.0f} steps/s, share {found['steps'] * found['floor'] / rate:.2f}"
         )
         if options.bare:
-            alone = bare(name, options.bare, options.workers or cores)
-            line += f", engine alone {alone:.0f} steps/s, share {found['steps'] / alone:.2f}"
+            engines = bare_engines(name, options.workers or cores)
+            line += f", engine alone {engines:.0f} steps/s, share {found['steps'] / engines:.2f}"
         if options.peer:
             frames = peer(options.peer, name, 6)
             line += f", BenchMARL {frames:.1f} frames/s, {found['steps'] / frames:.0f} times"

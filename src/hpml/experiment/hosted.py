@@ -35,6 +35,7 @@ from hpml.marl.policy import Played
 from hpml.marl.rollout import Rollout
 from hpml.marl.sprites import index
 
+OVERLAP = 8  # environments from which stepping one half pays while the policies think about the other
 FILM = -1  # the stream of episodes that are filmed; evaluations have 1 and more, training 0
 
 
@@ -156,6 +157,8 @@ class HostedCourse(Course):
             environments=environments,
             steps=steps,
             workers=self.workers,
+            # Two calls of a policy cost more than one: few environments are better thought about together.
+            groups=2 if not stream and len(seeds) * environments >= OVERLAP else 1,
             stream=stream % 2**32,
             episodes=1 if stream else None,  # an evaluation needs no second engine for any of its slots
             state=state,

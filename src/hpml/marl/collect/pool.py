@@ -52,6 +52,7 @@ class Pool:
         environments: int,
         steps: int,
         workers: int | None = None,
+        groups: int = 2,
         stream: int = 0,
         episodes: int | None = None,
         state: Mapping[str, Any] | None = None,
@@ -61,6 +62,7 @@ class Pool:
         - `family`: a file in `envs/`, or a module of your own with `make(name, **options)`.
         - `steps`: how many steps the arrays hold.
         - `workers`: how many processes; one a core if None.
+        - `groups`: 2, or 1 where all environments should step together.
         - `stream`: another number gives other episodes to the same seeds, as evaluation needs them.
         - `episodes`: how many a slot plays; then it rests, with rewards of 0 and `done`. Without an end if None.
         - `state`: what `state()` returned; the slots go on from there.
@@ -76,7 +78,7 @@ class Pool:
         self.spec, self.seeds, self.environments, self.steps = env.spec, tuple(seeds), environments, steps
         slots = len(seeds) * environments
         number = np.arange(slots) % environments
-        self.groups = tuple(np.flatnonzero(number % 2 == g) for g in range(min(2, environments)))
+        self.groups = tuple(np.flatnonzero(number % groups == g) for g in range(min(groups, environments)))
         self._restore(state, slots)
         self._fields = layout(env.spec, steps, slots)
         self._memory = allocate(self._fields)
@@ -183,9 +185,8 @@ class Pool:
 
     def _slice(self, group: int) -> Any:
         # A slice makes views where an index array would copy.
-        if self.environments % 2 == 0:
-            return slice(group, None, 2)
-        return slice(None) if len(self.groups) == 1 else self.groups[group]
+        count = len(self.groups)
+        return slice(group, None, count) if self.environments % count == 0 else self.groups[group]
 
     def _restore(self, state: Mapping[str, Any] | None, slots: int) -> None:
         agents, dtype = self.spec.agents, np.min_scalar_type(self.spec.actions - 1)
@@ -219,7 +220,7 @@ class Pool:
         slots = tuple(
             wire.Slot(
                 index=slot,
-                group=slot % self.environments % 2,
+                group=slot % self.environments % len(self.groups),
                 seed=self.seeds[slot // self.environments],
                 environment=slot % self.environments,
                 episode=int(self._episode[slot]),
@@ -237,14 +238,16 @@ class Pool:
         with suppress(BrokenPipeError):  # its end is noticed where its answer is awaited
             wire.send_object(worker.commands, self._job(worker))
 
-    def _await_ready(self, worker: Worker) -> None:
+    def _await_ready(self, worker: Worker) -> bool:
+        """Whether it got ready itself; another one has taken its place if not."""
         try:
             kind, _, imports_jax = wire.receive(worker.replies)
         except EOFError:
             self._replace(worker)
-            return
+            return False
         self._check(worker, kind)
         worker.ready, worker.imports_jax = True, bool(imports_jax)
+        return True
 
     def _hear(self, worker: Worker) -> None:
         try:
@@ -275,10 +278,10 @@ class Pool:
             )
         worker.launch(self._memory)
         self._order(worker)
-        self._await_ready(worker)
-        for entry in worker.pending:
-            entry[2] = False
-            worker.tell(entry[0], entry[1])
+        if self._await_ready(worker):
+            for entry in worker.pending:
+                entry[2] = False
+                worker.tell(entry[0], entry[1])
 
 
 def _cores() -> int:
