@@ -47,6 +47,9 @@ class Counting(Env):
         return (seed, step), Step(self.seen(seed, step, acts), acts * 10.0, done, np.where(acts == 4, step % 5, -1))
 
 
-def make(name: str, **options: int) -> Counting:
-    """The only environment of the family."""
+def make(name: str, trap: str = "", **options: int) -> Counting:
+    """The only environment of the family. Whoever makes it while the file `trap` is there removes that, and ends."""
+    if trap and os.path.exists(trap):
+        os.unlink(trap)
+        os.kill(os.getpid(), signal.SIGKILL)
     return Counting(**options)

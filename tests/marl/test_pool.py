@@ -143,6 +143,24 @@ def test_a_killed_worker_is_replaced_with_nothing_changed(told):
         assert pool.replaced == 1
 
 
+def test_a_worker_whose_substitute_dies_too_steps_once(tmp_path):
+    with open_pool() as pool:
+        whole = play(pool)
+    trap = tmp_path / "trap"
+    with open_pool(options={"trap": str(trap)}) as pool:
+
+        def kill(t, group):
+            if t == 5 and group == 0:
+                trap.touch()
+                process = pool._workers[1].process
+                process.kill()
+                process.wait()
+
+        same(whole, play(pool, 0, kill))
+        assert pool.replaced == 2
+        assert not trap.exists()
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
