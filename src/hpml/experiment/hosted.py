@@ -275,7 +275,8 @@ def _look_up(seen: Observation, side: int) -> tuple[Observation, Any]:
 
 
 def _by_seed(observation: Observation, seeds: int) -> Observation:
-    return jax.tree.map(lambda x: x.reshape(seeds, -1, *x.shape[1:]), observation)
+    """Arrays (seeds, environments, ...), in one piece: JAX takes others in number by number."""
+    return jax.tree.map(lambda x: np.ascontiguousarray(x.reshape(seeds, -1, *x.shape[1:])), observation)
 
 
 def _act(
