@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
@@ -217,6 +218,18 @@ def test_what_is_not_a_number_stops_the_run_and_the_last_good_state_is_whole(tmp
         train(small(tmp_path / "run", actor_rate=2.0), quiet(), walk)
     assert kept(tmp_path / "run")[3] == 4
     assert read_metrics(tmp_path / "run")["update"].to_pylist()[-1] == 6  # the reader sees where it went wrong
+
+
+def test_a_device_out_of_memory_is_one_sentence(tmp_path):
+    class Greedy(Walk):
+        def advance(self, updates):
+            return jnp.zeros(1 << 46) if self.count == 6 else super().advance(updates)
+
+    with pytest.raises(
+        ValueError, match=r"^The device ran out of memory; the checkpoint of update 4 is whole\. Use fewer"
+    ):
+        train(small(tmp_path / "run"), quiet(), partial(walk, kind=Greedy))
+    assert kept(tmp_path / "run")[3] == 4
 
 
 def test_a_run_can_be_made_longer(tmp_path, whole):

@@ -41,6 +41,8 @@ def result_table(folder: Path) -> Table:
         if name == "evaluation/switched":
             first, last = np.empty(0), values
         table.add_row(words, number(_mean(first)), number(_mean(last)), number(_error(last)))
+    if not table.row_count:
+        table.add_row("no episode ended yet", "-", "-", "-")
     return table
 
 
