@@ -46,7 +46,7 @@ def train(substrate: str, algorithm: str, options: argparse.Namespace, places: "
         "--device",
         "cpu",
     ]
-    command += ["--no-tensorboard", *(["--resume"] if folder.exists() else [])]
+    command += ["--no-tensorboard", "--checkpoint-every", "100", *(["--resume"] if folder.exists() else [])]
     cores = places.get()
     try:
         pin = lambda: os.sched_setaffinity(0, cores)  # noqa: E731
