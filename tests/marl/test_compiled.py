@@ -25,16 +25,18 @@ TRAINER = Trainer(ENV.spec, IPPO(), SETTINGS)
 RECURRENT = dataclasses.replace(SETTINGS, memory=4, chunk=4)
 
 
+INIT = jax.jit(lambda key: (TRAINER.init(key), begin(TRAINER, ENV, key)))
+
+
 def start(*seeds):
-    keys = jax.vmap(jax.random.key)(jnp.array(seeds))
-    return jax.vmap(TRAINER.init)(keys), jax.vmap(lambda key: begin(TRAINER, ENV, key))(keys)
+    return jax.tree.map(lambda *x: jnp.stack(x), *(INIT(jax.random.key(seed)) for seed in seeds))
 
 
 @pytest.fixture(scope="module")
 def played():
     """Two rollouts of one seed with a memory, one after the other."""
     trainer = Trainer(ENV.spec, IPPO(), RECURRENT)
-    learner, worlds = trainer.init(jax.random.key(3)), begin(trainer, ENV, jax.random.key(4))
+    learner, worlds = jax.jit(trainer.init)(jax.random.key(3)), begin(trainer, ENV, jax.random.key(4))
     play = jax.jit(lambda worlds: collect(trainer, ENV, learner.actors, worlds))
     middle, first = play(worlds)
     last, second = play(middle)
@@ -138,7 +140,7 @@ def test_hosted_environments_are_refused():
 
 
 def test_the_table_of_actors_is_how_they_play():
-    actors = jax.tree.map(lambda x: 3.0 * x, TRAINER.init(jax.random.key(1)).actors)  # far from even
+    actors = jax.tree.map(lambda x: 3.0 * x, INIT(jax.random.key(1))[0].actors)  # far from even
     tables = policy_tables(TRAINER, actors, ENV)
     rows = observations(ENV)
     many = Observation(vector=jnp.repeat(jnp.asarray(rows.vector), 4000, 0), mask=jnp.repeat(rows.mask, 4000, 0))
