@@ -16,6 +16,7 @@ from hpml.geometry.metric import Diagonal, LowRank
 from hpml.plugin.hodge import hodge_projection
 from hpml.plugin.preset import ctde_hpml
 from hpml.plugin.safeguard import angle_between
+from hpml.plugin.when import when
 from hpml.projection.projectors.graph import GraphProjector
 from hpml.projection.projectors.kernel import KernelProjector
 from hpml.projection.projectors.neural import NeuralProjector
@@ -324,3 +325,67 @@ def test_the_angle_does_not_depend_on_units(scale):
     sizes = (scale * jnp.float32(part) for part in (F @ F, u @ F, u @ u))
     expected = np.arccos(F @ (F + u) / np.linalg.norm(F) / np.linalg.norm(F + u))
     assert float(angle_between(*(size * jnp.float32(scale) for size in sizes))) == pytest.approx(expected, abs=1e-5)
+
+
+def test_one_look_serves_several_updates():
+    d, every = 6, 3
+    S = skew(d)
+    points = jnp.repeat(spread(d, 24), every, 0)
+    grads = lambda x: 0.5 * x - 3.0 * S @ x  # noqa: E731
+    state, updates = feed(hodge_projection(LinearProjector(), 16, 4, every=every, safeguard=None), grads, points)
+    change = np.asarray(updates - jax.vmap(grads)(points)).reshape(-1, every, d)
+    np.testing.assert_allclose(change, np.broadcast_to(change[:, :1], change.shape), atol=1e-6)
+    assert np.abs(change[-1]).max() > 0.1
+    assert state.history.count == 24
+    assert state.diagnostics.refreshes == 6
+
+
+def test_probes_identify_circulation_where_the_path_says_nothing():
+    d = 4
+    S = skew(d)
+    grads = lambda x: 0.3 * x - 1.0 * S @ x  # noqa: E731
+    points = 0.05 * jnp.arange(8.0)[:, None] * jnp.eye(d)[0]
+    path, _ = feed(hodge_projection(history=8, refresh=8), grads, points, field_fn=grads)
+    probed = hodge_projection(history=24, refresh=8, probes=16, radius=1.0, probe_in="space", cross_fit=True)
+    found, _ = feed(probed, grads, points, field_fn=grads)
+    assert path.diagnostics.identifiable < 0.01
+    assert path.diagnostics.nonpotentiality < 0.05
+    # At the samples themselves the rotation about their mean is what no potential explains.
+    x = np.asarray(found.history.points)[np.asarray(found.history.kept)]
+    assert len(x) == 24
+    F = -np.asarray(jax.vmap(grads)(jnp.asarray(x)))
+    R = (x - x.mean(0)) @ np.asarray(S).T
+    known = np.sum(R**2) / np.sum(F**2)
+    assert found.diagnostics.identifiable > 0.5
+    np.testing.assert_allclose(found.diagnostics.nonpotentiality, known, atol=0.1)
+    np.testing.assert_allclose(found.diagnostics.held_out, known, atol=0.25)
+
+
+def test_probes_in_the_plane_lie_on_a_circle_around_the_parameters():
+    d, radius = 400, 0.01
+    S = skew(d)
+    grads = lambda x: 0.3 * x - S @ x  # noqa: E731
+    transformation = hodge_projection(history=8, refresh=1, probes=4, radius=radius)
+    x = jnp.ones(d)
+    _, state = jax.jit(lambda s: transformation.update(grads(x), s, x, field_fn=grads))(transformation.init(x))
+    away = np.asarray(state.history.points)[np.asarray(state.history.kept)] - np.asarray(x)
+    length = np.linalg.norm(away, axis=1)
+    np.testing.assert_allclose(length, [radius * d**0.5] * 4 + [0.0], rtol=1e-3, atol=1e-6)
+    values = np.linalg.svd(away, compute_uv=False)
+    assert values[2] < 1e-3 * values[1]
+    F = -np.asarray(grads(x))
+    np.testing.assert_allclose(away[0] / length[0], F / np.linalg.norm(F), atol=1e-3)
+
+
+def test_a_conditional_stays_one_under_vmap():
+    """No lane pays for a branch that none asked for, and each gets its own answer."""
+
+    def lane(asked, x):
+        return when(asked, lambda y: y + x.sum(), lambda y: y, x)
+
+    asked, x = jnp.array([True, False]), jnp.arange(6.0).reshape(2, 3)
+    got = jax.jit(jax.vmap(lane))(asked, x)
+    np.testing.assert_array_equal(got, np.stack([x[0] + 3.0, x[1]]))
+    jaxpr = jax.make_jaxpr(jax.vmap(lane))(asked, x)
+    (found,) = conditionals(jaxpr.jaxpr)
+    assert found.invars[0].aval.shape == ()

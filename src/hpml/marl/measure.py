@@ -14,12 +14,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from hpml.geometry.history import History, history_init, products_with, push_products, row_products
+from hpml.geometry.history import History, history_init, lock_kept, products_with, push_products, row_products
 from hpml.geometry.leaves import Leaves
 from hpml.geometry.span import SpanChart, empty_span, encode, encode_gap, path_return, span_of
 from hpml.marl.learner import FieldSample
 from hpml.plugin.safeguard import angle_between
 from hpml.plugin.treatment import cross_fitted, residual_at
+from hpml.plugin.when import when
 from hpml.projection.projector import LocalSamples, Projector
 from hpml.projection.projectors.kernel import KernelProjector
 
@@ -37,31 +38,45 @@ LOGS = (
 )
 
 
+class Shares(NamedTuple):
+    """What a fit says of the whole history: see `LOGS`."""
+
+    nonpot: Any
+    held_out: Any
+    identifiable: Any
+
+
 class Seen(NamedTuple):
-    """The instrument's state: its history, the chart and the fit of the update before."""
+    """The instrument's state: its history, and the chart, the fit and the shares of the last fit."""
 
     history: History
     chart: SpanChart
     fit: Any
+    shares: Shares
 
 
 class Instrument:
     """Measures the field of each update. Pure: `observe` may be jitted, vmapped over seeds and scanned.
 
     - `history`: the most samples that are kept.
+    - `refresh`: updates from one fit to the next.
     - `numbers`: the most numbers that the history may hold for a seed; large actors get fewer samples, 4 at least.
     - `projector`: what splits the field, the kernel one unless given.
     """
 
-    def __init__(self, history: int = 16, numbers: int = 1 << 26, projector: Projector | None = None) -> None:
+    def __init__(
+        self, history: int = 12, refresh: int = 4, numbers: int = 1 << 26, projector: Projector | None = None
+    ) -> None:
         if history < 4:
             raise ValueError(f"The instrument needs a history of at least 4 samples, two in each fold; got {history}.")
-        self.history, self.numbers = history, numbers
+        if refresh < 1:
+            raise ValueError(f"refresh must be at least 1 update, got {refresh}.")
+        self.history, self.refresh, self.numbers = history, refresh, numbers
         self.projector = KernelProjector() if projector is None else projector
 
     def capacity(self, parameters: int) -> int:
-        """How many samples are kept for so many parameters; there is one row more, in two buffers."""
-        return max(4, min(self.history, self.numbers // (2 * parameters) - 1))
+        """How many samples are kept for so many parameters; there are `refresh` rows more, in two buffers."""
+        return max(4, min(self.history, self.numbers // (2 * parameters) - self.refresh))
 
     def init(self, actors: Any) -> Seen:
         """The state before the first update."""
@@ -69,7 +84,8 @@ class Instrument:
         count = self.capacity(flat.size)
         chart = empty_span(count, flat.size)
         fit = self.projector.local_init(count, chart.basis.shape[-1], jax.random.key(0))
-        return Seen(history_init(flat, count), chart, fit)
+        shares = Shares(*(jnp.zeros((), jnp.float32) for _ in range(3)))
+        return Seen(history_init(flat, count, spare=self.refresh), chart, fit, shares)
 
     def observe(self, state: Seen, sample: FieldSample) -> tuple[Seen, dict[str, Array]]:
         """Take one update's field in; logs are scalars with the names of `LOGS` (docs/projection_in_training.md)."""
@@ -82,28 +98,34 @@ class Instrument:
         noise = jnp.vdot(gap, gap)
         products = products_with(ring, point, field, EUCLIDEAN, gap)
 
-        # Before the fit sees the sample: in-sample, noise that the fit has taken in would count against itself.
+        # Before a fit sees the sample: in-sample, noise that the fit has taken in would count against itself.
         raw, clean = self._ahead(state, products)
         ring = push_products(ring, point, field, products)
+        due = ring.count % self.refresh == 0
         small = eqx.tree_at(lambda h: (h.points, h.field), ring, (None, None))
-        chart, points, values = span_of(small, state.chart)
-        samples = LocalSamples(points.astype(jnp.float32), values.astype(jnp.float32), chart.mask)
-        fit, circulating, held_out = cross_fitted(self.projector, state.fit, samples, ring.times[chart.rows])
+        chart, fit, shares = when(due, self._renew, lambda _, *rest: rest, small, state.chart, state.fit, state.shares)
+        ring = lock_kept(ring, due)
         x, f = (part.astype(jnp.float32) for part in encode(chart, ring, row_products(ring, ring.newest)))
         R = residual_at(self.projector, fit, x, f)
-        whole = jnp.sum(jnp.where(chart.mask[:, None], samples.field, 0.0) ** 2)
         one = jnp.where(energy > 0, energy, 1.0)
         logs = {
-            "nonpot": jnp.clip(circulating / jnp.where(whole > 0, whole, 1.0), 0.0, 1.0),
-            "nonpot_held_out": held_out,
+            "nonpot": shares.nonpot,
+            "nonpot_held_out": shares.held_out,
             "residual_energy": raw,
             "residual_clean": clean,
             "potential_share": jnp.clip(1.0 - (noise + jnp.maximum(clean, 0.0)) / one, 0.0, 1.0),
             "noise_share": jnp.clip(noise / one, 0.0, 1.0),
             "angle": angle_between(energy, -(R @ f), R @ R),
-            "identifiable": path_return(small, chart),
+            "identifiable": shares.identifiable,
         }
-        return Seen(ring, chart, fit), {name: jnp.asarray(logs[name], jnp.float32) for name in LOGS}
+        return Seen(ring, chart, fit, shares), {name: jnp.asarray(logs[name], jnp.float32) for name in LOGS}
+
+    def _renew(self, small: History, chart: SpanChart, fit: Any, _: Shares) -> tuple[SpanChart, Any, Shares]:
+        """A new chart and fit of the history, whose buffers are not needed."""
+        chart, points, values = span_of(small, chart)
+        samples = LocalSamples(points.astype(jnp.float32), values.astype(jnp.float32), chart.mask)
+        fit, nonpot, held_out = cross_fitted(self.projector, fit, samples, small.times[chart.rows])
+        return chart, fit, Shares(nonpot, held_out, path_return(small, chart))
 
     def _ahead(self, state: Seen, products: Any) -> tuple[Array, Array]:
         """|R|^2 and <R_a, R_b> of a sample under the fit that has not seen it, in the span of the history."""

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import optax
 from jax import Array
-from jax.flatten_util import ravel_pytree
 
 from hpml.marl.rollout import minibatches
 from hpml.marl.settings import Settings
@@ -40,7 +39,7 @@ class ProjectionSettings:
     """Lambda of "adjust", in F + lambda A F; docs/projection_in_training.md says why 1."""
     share: float = 1.0
     """How much of the fitted residual is treated, 0 to 1; not for "adjust"."""
-    history: int = 16
+    history: int = 12
     """Samples kept, one an update; the memory is 2 (history + refresh) numbers a parameter."""
     keep: Literal["recent", "reservoir", "thinned"] = "recent"
     """Which samples are kept."""
@@ -85,7 +84,7 @@ def make_projection(
     else:
         projector = KernelProjector()
     refresh = {"graph": 8, "neural": 1}[settings.kind] if paper else settings.refresh
-    transformation = hodge_projection(
+    return hodge_projection(
         projector,
         settings.history,
         refresh,
@@ -99,21 +98,8 @@ def make_projection(
         probes=0 if settings.residual == "adjust" else settings.probes,
         radius=settings.radius * training.actor_rate,
         cross_fit=not (settings.kind == "neural" and paper),
+        flat=True,
     )
-    return transformation if settings.residual == "adjust" else flattened(transformation)
-
-
-def flattened(transformation: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
-    """The same transformation on the parameters as one vector: one loop over the history in place of one a leaf."""
-
-    def update(updates: Any, state: Any, params: Any, *, field_fn: Any = None, halves: Any = None, **extra: Any) -> Any:
-        flat, restore = ravel_pytree(params)
-        field = None if field_fn is None else lambda x: ravel_pytree(field_fn(restore(x)))[0]
-        parts = None if halves is None else tuple(ravel_pytree(half)[0] for half in halves)
-        out, state = transformation.update(ravel_pytree(updates)[0], state, flat, field_fn=field, halves=parts, **extra)
-        return restore(out), state
-
-    return optax.GradientTransformationExtraArgs(lambda params: transformation.init(ravel_pytree(params)[0]), update)
 
 
 def projection_logs(state: HodgeState | None) -> dict[str, Array]:

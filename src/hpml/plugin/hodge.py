@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 
 from hpml.geometry.history import KEEP, history_init
 from hpml.geometry.leaves import Tree
@@ -44,6 +45,7 @@ def hodge_projection(
     radius: float = 1e-3,
     probe_in: str = "plane",
     cross_fit: bool = False,
+    flat: bool = False,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Treat the circulating part of a joint update.
@@ -67,6 +69,8 @@ def hodge_projection(
     - `probes`, `radius`, `probe_in`: so many samples off the path before each fit, on the same batch; needs `field_fn`.
       They make circulation identifiable. See `hpml.plugin.probes.Probes`.
     - `cross_fit`: fill `held_out` of the diagnostics, for two more fits a refresh. Not for a network trained online.
+    - `flat`: the history holds the parameters as one vector: one loop over it in place of one a leaf. Faster for trees
+      of many arrays; they need one dtype, and M = I.
     - `seed`: for the reservoir, for probes and for the projector's own draws.
 
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
@@ -92,8 +96,11 @@ def hodge_projection(
         every,
         around,
         cross_fit,
+        flat,
         seed,
     )
+    if flat and metric is not None:
+        raise ValueError("flat works in M = I: leave the metric out, or flat.")
     needs_field = residual in ("extragradient", "adjust") or probes > 0
 
     def init(params: Tree) -> HodgeState:
@@ -105,7 +112,7 @@ def hodge_projection(
             return HodgeState(None, None, None, change, diagnostics)
         # One more row where the sample before the newest is needed and may not be kept.
         spare = refresh + probes + (residual == "optimistic" and (keep != "recent" or probes > 0))
-        ring = history_init(params, history, keep, spare, seed)
+        ring = history_init(ravel_pytree(params)[0] if flat else params, history, keep, spare, seed)
         chart = empty_span(history, sum(leaf.size for leaf in jax.tree.leaves(params)))
         fit = projector.local_init(history, chart.basis.shape[-1], jax.random.key(seed))
         return HodgeState(ring, chart, fit, change, diagnostics)

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Float, Int
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.history import (
     History,
+    Products,
     check_like,
     combine_rows,
     lock_kept,
@@ -90,6 +92,7 @@ class Treatment(NamedTuple):
     every: int
     probes: Probes
     cross_fit: bool
+    flat: bool
     seed: int
 
     def update(
@@ -101,8 +104,8 @@ class Treatment(NamedTuple):
         old = state.diagnostics
         turn: Any = True if self.every == 1 else old.step % self.every == 0
         gap = None
-        if halves is not None:
-            gap = jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *halves)  # of the ascent field: b - a
+        if halves is not None:  # a function, so that it costs nothing where nobody looks; of the ascent field: b - a
+            gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *halves)  # noqa: E731
         if self.residual == "adjust":
             change, seen = self.adjust(turn, grads, gap, state, params, field_fn, metric)
             history, chart, fit = None, None, None
@@ -118,7 +121,7 @@ class Treatment(NamedTuple):
         return changed, HodgeState(history, chart, fit, None if self.every == 1 else change, seen)
 
     def adjust(
-        self, turn: Any, grads: Tree, gap: Tree, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
+        self, turn: Any, grads: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
     ) -> tuple[Tree, Diagnostics]:
         """The change strength A F, and what was seen."""
         old = state.diagnostics
@@ -128,7 +131,7 @@ class Treatment(NamedTuple):
             turned = metric.inner(rotated, rotated)
             whole = turned + metric.inner(stretched, stretched)
             energy = metric.inner(grads, grads)
-            noise = old.noise if gap is None else _share(metric.inner(gap, gap), energy)
+            noise = old.noise if gap is None else _share(metric.inner(gap(), gap()), energy)
             seen = old._replace(
                 nonpotentiality=_share(turned, whole),
                 residual_energy=_single(turned),
@@ -141,28 +144,36 @@ class Treatment(NamedTuple):
         return when(turn, look, lambda: (state.change, old))
 
     def project(
-        self, turn: Any, field: Tree, gap: Tree, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
+        self, turn: Any, field: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
     ) -> tuple[History, SpanChart, Any, Tree, Diagnostics]:
         """A change that lies in the span of the history."""
         assert state.history is not None
         assert state.chart is not None
         ring: History = state.history
         old = state.diagnostics
-        check_like(ring, params, "params")
-        check_like(ring, field, "grads")
-        if gap is not None:
-            check_like(ring, gap, "halves")
+        pack = (lambda tree: ravel_pytree(tree)[0]) if self.flat else (lambda tree: tree)
+        unpack = ravel_pytree(params)[1] if self.flat else (lambda tree: tree)
         before, seen_before = ring.newest, ring.count > 0
         due = jnp.asarray(turn) & ((old.step // self.every + 1) % self.refresh == 0)
         if self.probes.number:
             key = jax.random.fold_in(jax.random.PRNGKey(self.seed), old.step)
-            ring = push_probes(ring, self.probes, params, field, field_fn, metric, key, due)
-        products = when(
-            turn,
-            lambda: products_with(ring, params, field, metric, gap),
-            lambda: no_products(len(ring.times), gap is not None),
-        )
-        ring = push_products(ring, params, field, products, turn)
+            packed_field = lambda x: pack(field_fn(unpack(x)))  # noqa: E731
+            ring = push_probes(ring, self.probes, pack(params), pack(field), packed_field, metric, key, due)
+
+        def sample() -> tuple[Tree, Tree, Products]:
+            x, F, G = pack(params), pack(field), None if gap is None else pack(gap())
+            check_like(ring, x, "params")
+            check_like(ring, F, "grads")
+            if G is not None:
+                check_like(ring, G, "halves")
+            return x, F, products_with(ring, x, F, metric, G)
+
+        def nothing() -> tuple[Tree, Tree, Products]:
+            empty = jax.tree.map(lambda buffer: jnp.zeros_like(buffer[0]), (ring.points, ring.field))
+            return *empty, no_products(len(ring.times), gap is not None)
+
+        x, F, products = when(turn, sample, nothing)
+        ring = push_products(ring, x, F, products, turn)
         chart, fit, seen = self.fit_when(due, ring, state)
         ring = lock_kept(ring, due)
 
@@ -181,8 +192,9 @@ class Treatment(NamedTuple):
                     entries = sum(leaf.size for leaf in jax.tree.leaves(params))
                     size = metric.inner(field, field)
                     reach = jnp.where(size > 0, self.stride * (entries / jnp.where(size > 0, size, 1.0)) ** 0.5, 0.0)
-                ahead = jax.tree.map(lambda x, v: (x + reach * v).astype(x.dtype), params, field)
+                ahead = jax.tree.map(lambda p, v: (p + reach * v).astype(p.dtype), params, field)
                 field_ahead = jax.tree.map(jnp.negative, field_fn(ahead))
+                ahead, field_ahead = pack(ahead), pack(field_ahead)
                 check_like(ring, field_ahead, "The result of field_fn")
                 R_ahead = self.residual_at(fit, *encode(chart, ring, products_with(ring, ahead, field_ahead, metric)))
                 change = self.share * (R_ahead - R)
@@ -190,10 +202,11 @@ class Treatment(NamedTuple):
             if gap is not None:
                 own, g = f.astype(R.dtype), encode_gap(chart, products).astype(R.dtype)
                 R_a, R_b = (self.residual_at(fit, point, half) for half in (own + g, own - g))
-                noise = _share(metric.inner(gap, gap), here.energy)
+                between = gap()
+                noise = _share(metric.inner(between, between), here.energy)
                 now = now._replace(noise=noise, clean_energy=_single(R_a @ R_b))
-            step = combine_rows(ring, *row_coefficients(chart, change, len(ring.times)), params)
-            return jax.tree.map(lambda u, x: u.astype(jnp.result_type(x)), step, params), now
+            step = unpack(combine_rows(ring, *row_coefficients(chart, change, len(ring.times)), x))
+            return jax.tree.map(lambda u, p: u.astype(jnp.result_type(p)), step, params), now
 
         change, seen = when(turn, look, lambda: (state.change, seen))
         return ring, chart, fit, change, seen
@@ -208,13 +221,14 @@ class Treatment(NamedTuple):
             dtype = jnp.result_type(float)
             samples = LocalSamples(points.astype(dtype), field.astype(dtype), chart.mask)
             if self.cross_fit:
-                fit, circulating, held_out = cross_fitted(self.projector, fit, samples, small.times[chart.rows])
+                fit, nonpotentiality, held_out = cross_fitted(self.projector, fit, samples, small.times[chart.rows])
             else:
                 fit = self.projector.local_fit(fit, samples)
-                circulating, held_out = _energy(residuals(self.projector, fit, samples), samples), seen.held_out
+                circulating = _energy(residuals(self.projector, fit, samples), samples)
+                nonpotentiality, held_out = _share(circulating, _energy(samples.field, samples)), seen.held_out
             seen = seen._replace(
                 refreshes=seen.refreshes + 1,
-                nonpotentiality=_share(circulating, _energy(samples.field, samples)),
+                nonpotentiality=nonpotentiality,
                 identifiable=path_return(small, chart),
                 held_out=held_out,
             )
@@ -241,10 +255,10 @@ def residuals(projector: Projector, fit: Any, samples: LocalSamples) -> Float[Ar
 
 def cross_fitted(
     projector: Projector, fit: Any, samples: LocalSamples, times: Int[Array, " n"]
-) -> tuple[Any, Array, Scalar]:
-    """A fit to all rows with the energy of its residual, and <R, F> over |F|^2 cross-fitted.
+) -> tuple[Any, Scalar, Scalar]:
+    """A fit to all rows, the share of its residual in the field's energy, and <R, F> over |F|^2 cross-fitted.
 
-    In the latter R at every second row in time comes from a fit to the other rows, and the other way round. A projector
+    In the last R at every second row in time comes from a fit to the other rows, and the other way round. A projector
     that goes on from an old fit has seen all rows before: its answer is not held out.
     """
     place = jnp.argsort(jnp.argsort(jnp.where(samples.mask, times, jnp.iinfo(times.dtype).max)))
@@ -260,7 +274,8 @@ def cross_fitted(
     other = jnp.where(odd[:, None], R[1], R[2])
     product = jnp.sum(jnp.where(samples.mask[:, None], other * samples.field, 0.0))
     whole = jax.tree.map(lambda leaf: leaf[0], fits)
-    return whole, _energy(R[0], samples), _share(product, _energy(samples.field, samples))
+    energy = _energy(samples.field, samples)
+    return whole, _share(_energy(R[0], samples), energy), _share(product, energy)
 
 
 def _energy(rows: Array, samples: LocalSamples) -> Array:

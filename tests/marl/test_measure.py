@@ -1,0 +1,118 @@
+"""The instrument reads what is there, and never touches training."""
+
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+sys.path.insert(0, str(Path(__file__).parent))
+from making import play, spec
+
+from hpml.marl.algorithms.ia2c import IA2C
+from hpml.marl.learner import FieldSample, Trainer
+from hpml.marl.measure import LOGS, Instrument
+from hpml.marl.networks import init_actors
+from hpml.marl.settings import Settings
+
+SPEC = spec(agents=2, actions=2)
+SETTINGS = Settings(environments=4, rollout=4, hidden=4, passes=2)
+INSTRUMENT = Instrument(history=8, refresh=2)
+
+
+def watch(angles, turn):
+    """Logs along an arc of a circle in parameter space, where the field goes round (`turn` 1) or outwards (0).
+
+    The halves differ by a fixed vector across the plane, a tenth of the field's length.
+    """
+    flat, restore = ravel_pytree(init_actors(jax.random.key(0), SPEC, SETTINGS))
+    draw = np.random.default_rng(0).normal(size=(flat.size, 3))
+    u, v, across = jnp.asarray(np.linalg.qr(draw)[0].T, jnp.float32)
+
+    def step(state, t):
+        outwards, along = jnp.cos(t) * u + jnp.sin(t) * v, jnp.cos(t) * v - jnp.sin(t) * u
+        F = turn * along + (1.0 - turn) * outwards
+        halves = jnp.stack([-F - 0.1 * across, -F + 0.1 * across])
+        return INSTRUMENT.observe(state, FieldSample(restore(flat + outwards), jax.vmap(restore)(halves)))
+
+    return jax.lax.scan(step, INSTRUMENT.init(restore(flat)), angles)[1]
+
+
+@pytest.fixture(scope="module")
+def logs():
+    circle = jnp.linspace(0.0, 2.0 * jnp.pi, 9)[:8]
+    arc = jnp.linspace(0.0, 1e-3, 8)
+    run = jax.jit(jax.vmap(watch))
+    found = run(jnp.stack([circle, circle, arc]), jnp.array([1.0, 0.0, 1.0]))
+    return [{name: np.asarray(found[name][i]) for name in LOGS} for i in range(3)]
+
+
+def test_a_closed_orbit_shows_its_rotation_and_a_hill_does_not(logs):
+    rotation, hill, _ = logs
+    assert rotation["nonpot"][-1] > 0.9
+    assert rotation["nonpot_held_out"][-1] > 0.5
+    assert rotation["identifiable"][-1] > 0.8
+    assert hill["nonpot"][-1] < 0.02
+    assert hill["nonpot_held_out"][-1] < 0.05
+    assert hill["angle"][-1] < 0.1
+
+
+def test_a_path_says_nothing_about_rotation_and_the_instrument_says_so(logs):
+    path = logs[2]
+    assert path["identifiable"][-1] < 0.01
+    assert path["nonpot"][-1] < 0.02
+
+
+def test_shares_and_energies(logs):
+    for found in logs:
+        np.testing.assert_allclose(found["noise_share"], 0.01, rtol=1e-3)
+        # The noise lies across everything seen, so that nothing of it reaches the residual of the next sample.
+        np.testing.assert_allclose(found["residual_clean"], found["residual_energy"], atol=1e-4)
+    path = logs[2]
+    assert path["residual_energy"][-1] < 0.05  # a path foretells its next step
+    total = path["potential_share"] + path["noise_share"] + np.maximum(path["residual_clean"], 0.0)
+    np.testing.assert_allclose(total, 1.0, atol=1e-3)
+
+
+def test_measuring_never_changes_training_and_seeds_do_not_meet():
+    trainer = Trainer(SPEC, IA2C(), SETTINGS)
+    keys = jax.random.split(jax.random.key(0), 2)
+    rollout = play(trainer, trainer.init(keys[0]).actors)
+
+    def run(keys, measured):
+        def step(now, _):
+            learner, state = now
+            learner, report = trainer.update(learner, rollout)
+            state, logs = INSTRUMENT.observe(state, report.field) if measured else (state, {})
+            return (learner, state), logs
+
+        def seed(key):
+            learner = trainer.init(key)
+            (learner, _), logs = jax.lax.scan(step, (learner, INSTRUMENT.init(learner.actors)), None, 5)
+            return learner, logs
+
+        return jax.vmap(seed)(keys)
+
+    compiled = jax.jit(run, static_argnums=1)
+    with_it, logs = compiled(keys, True)
+    without, _ = compiled(keys, False)
+    for a, b in zip(jax.tree.leaves(with_it.actors), jax.tree.leaves(without.actors), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(jax.tree.leaves(with_it.critic), jax.tree.leaves(without.critic), strict=True):
+        np.testing.assert_array_equal(a, b)
+    _, swapped = compiled(keys[::-1], True)
+    assert set(logs) == set(LOGS)
+    for name in LOGS:
+        np.testing.assert_allclose(logs[name], swapped[name][::-1], atol=1e-4)
+
+
+def test_large_actors_get_a_shorter_history():
+    assert Instrument().capacity(250_000) == 12
+    assert 4 <= Instrument().capacity(3_600_000) < 12
+    with pytest.raises(ValueError, match="history"):
+        Instrument(history=3)
+    with pytest.raises(ValueError, match="refresh"):
+        Instrument(refresh=0)
