@@ -5,25 +5,23 @@ that a run that goes on drops the rows that its checkpoint does not know and wri
 """
 
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from rich.console import Console
 
 from hpml.experiment.build import plan, use_device
-from hpml.experiment.checkpoint import FULL, checkpoints, load_checkpoint, save_checkpoint
+from hpml.experiment.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from hpml.experiment.config import MAY_CHANGE, TrainConfig, complete, to_json
 from hpml.experiment.course import Course, Row
 from hpml.experiment.evaluation import summarise
 from hpml.experiment.metrics import MetricsWriter
 from hpml.experiment.progress import Watch
+from hpml.experiment.stopping import explained, interruptible
 from hpml.experiment.store import RunFolder, create_run, note_versions, open_run, write_json
 from hpml.experiment.trackers import TensorBoard, Tracker, WeightsAndBiases
 from hpml.experiment.video import filming
@@ -39,34 +37,6 @@ class Result:
     update: int
     total: int
     stopped: int | None = None
-
-
-class Stop:
-    """Whether a signal asked the run to stop; a second one stops it at once."""
-
-    def __init__(self) -> None:
-        self.signal: int | None = None
-
-    def __call__(self, number: int, frame: Any) -> None:
-        """Take note of a signal."""
-        if self.signal is not None:
-            raise KeyboardInterrupt
-        self.signal = number
-
-
-@contextmanager
-def interruptible() -> Iterator[Stop]:
-    """Ctrl-C and SIGTERM are noted and not obeyed at once; outside the main thread signals are left alone."""
-    stop = Stop()
-    try:
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:
-        before = {}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def train(
@@ -88,7 +58,7 @@ def train(
     else:
         folder = create_run(config.folder, stored, seeds)
     try:
-        with _explained(folder):
+        with explained(folder):
             course = make()
             try:
                 return _Run(config, course, folder, console, device).go()
@@ -240,30 +210,3 @@ def _shown(rows: list[Row], gain: float, share: float) -> tuple[float, float]:
         return before
 
     return newest(("return", "evaluation/return"), gain), newest(("nonpot_held_out", "nonpot"), share)
-
-
-@contextmanager
-def _explained(folder: RunFolder) -> Iterator[None]:
-    """What a run can run out of, and workers that cannot go on, in one sentence."""
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise ValueError(
-            f"The device ran out of memory{_whole(folder)}. Use fewer --seeds, a smaller --minibatch or fewer "
-            "--environments in a new run, or go on with --resume --device cpu."
-        ) from error
-    except RuntimeError as error:
-        if "worker" not in str(error):
-            raise
-        raise ValueError(f"{str(error).rstrip('.')}{_whole(folder)}; --resume goes on from it.") from error
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise ValueError(f"The disk is full{_whole(folder)}: make room and go on with --resume.") from error
-
-
-def _whole(folder: RunFolder) -> str:
-    known = checkpoints(folder.checkpoints)
-    return f"; the checkpoint of update {known[-1]} is whole" if known else ""
