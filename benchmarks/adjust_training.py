@@ -5,7 +5,7 @@ actions an update. Shown is the exploitability of their policies, the sum of wha
 mean over the last fifth of the updates and over seeds, with the standard error over seeds. Games, strengths and seeds
 run side by side under one jit; nothing is tuned for a game.
 
-    python benchmarks/adjust_training.py [--seeds 8] [--updates 3000] [--only plain adam mappo recurrent]
+    python benchmarks/adjust_training.py [--seeds 4] [--updates 1000] [--safeguard 0.3] [--only plain mappo ...]
 
 - plain: policy gradients by gradient ascent, one pass; raw, optimistic and extragradient on the whole field, and
   F + lambda A F.
@@ -35,7 +35,6 @@ from hpml.marl.rollout import Rollout
 from hpml.marl.settings import Settings
 from hpml.plugin.hodge import hodge_projection
 
-SAFE = 0.01
 ACTIONS, JOINT = 4, 256  # rock-paper-scissors has a fourth action, which is forbidden
 STRENGTHS = (0.0, 1.0, 4.0, 16.0)
 COMMON = (0.0, 0.5, 0.9)
@@ -54,15 +53,24 @@ def games() -> tuple[np.ndarray, np.ndarray]:
 
 def kinds() -> dict[str, tuple[Algorithm, Settings, Any]]:
     """Algorithm, settings and the actors' optimiser, None for the package's own."""
-    plain = dict(environments=JOINT, rollout=1, minibatch=2 * JOINT, passes=1, entropy=0.0, hidden=16, critic_rate=3e-3)
-    quick = plain | dict(actor_rate=3e-3)
+    plain: dict[str, Any] = {
+        "environments": JOINT,
+        "rollout": 1,
+        "minibatch": 2 * JOINT,
+        "passes": 1,
+        "entropy": 0.0,
+        "hidden": 16,
+        "critic_rate": 3e-3,
+    }
+    quick = plain | {"actor_rate": 3e-3}
+    passes = quick | {"passes": 4}
     return {
         "plain": (IA2C(), Settings(**plain, normalise_advantages=False), optax.sgd(0.1)),
         "adam": (IA2C(), Settings(**quick, normalise_advantages=False), None),
-        "mappo": (MAPPO(), Settings(**quick | dict(passes=4)), None),
+        "mappo": (MAPPO(), Settings(**passes), None),
         "recurrent": (
             MAPPO(),
-            Settings(**quick | dict(passes=4, environments=JOINT // 16, rollout=16, memory=16)),
+            Settings(**passes | {"environments": JOINT // 16, "rollout": 16, "memory": 16}),
             None,
         ),
     }
@@ -130,13 +138,13 @@ def extragradient(rate: float) -> optax.GradientTransformationExtraArgs:
     return optax.GradientTransformationExtraArgs(lambda params: (), update)
 
 
-def train(kind: str, rule: str, updates: int) -> Any:
+def train(kind: str, rule: str, updates: int, safeguard: float) -> Any:
     """A function of payoffs, allowed actions, strength and key: exploitability at every update."""
     algorithm, settings, optimiser = kinds()[kind]
 
     def run(payoffs: Any, allowed: Any, strength: Any, key: Any) -> Any:
         if rule == "adjust":
-            rule_of = hodge_projection(residual="adjust", strength=strength, every=settings.passes, safeguard=SAFE)
+            rule_of = hodge_projection(residual="adjust", strength=strength, every=settings.passes, safeguard=safeguard)
         else:
             rule_of = optimistic() if rule == "optimistic" else extragradient(0.1)
         trainer = Trainer(SPEC, algorithm, settings, rule_of)
@@ -157,11 +165,13 @@ def train(kind: str, rule: str, updates: int) -> Any:
     return run
 
 
-def row(kind: str, rule: str, strengths: tuple[float, ...], seeds: int, updates: int) -> np.ndarray:
+def row(
+    kind: str, rule: str, strengths: tuple[float, ...], seeds: int, updates: int, safeguard: float = 0.3
+) -> np.ndarray:
     """Exploitability (games, strengths, seeds) over the last fifth of the updates."""
     payoffs, allowed = games()
     keys = jax.random.split(jax.random.key(0), seeds)
-    run = train(kind, rule, updates)
+    run = train(kind, rule, updates, safeguard)
     many = jax.vmap(jax.vmap(jax.vmap(run, (None, None, None, 0)), (None, None, 0, None)), (0, 0, None, None))
     gaps = jax.jit(many)(jnp.asarray(payoffs), jnp.asarray(allowed), jnp.asarray(strengths), keys)
     return np.asarray(gaps[..., -(updates // 5) :].mean(-1))
@@ -169,8 +179,9 @@ def row(kind: str, rule: str, strengths: tuple[float, ...], seeds: int, updates:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--updates", type=int, default=3000)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--updates", type=int, default=1000)
+    parser.add_argument("--safeguard", type=float, default=0.3, help="least cosine with the raw update")
     parser.add_argument("--only", nargs="+", choices=list(kinds()), default=list(kinds()))
     options = parser.parse_args()
 
@@ -179,8 +190,9 @@ def main() -> None:
 
     for kind in options.only:
         begin = time.perf_counter()
-        parts = {f"lambda={s:g}" if s else "raw": (s,) for s in STRENGTHS}
-        found = dict(zip(parts, np.moveaxis(row(kind, "adjust", STRENGTHS, options.seeds, options.updates), 1, 0)))
+        names = [f"lambda={s:g}" if s else "raw" for s in STRENGTHS]
+        gaps = row(kind, "adjust", STRENGTHS, options.seeds, options.updates, options.safeguard)
+        found = {name: gaps[:, i] for i, name in enumerate(names)}
         if kind == "plain":
             for rule in ("optimistic", "extragradient"):
                 found[rule] = row(kind, rule, (0.0,), options.seeds, options.updates)[:, 0]
