@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from hpml.marl.algorithm import Algorithm, evaluate
 from hpml.marl.networks import Actor
