@@ -222,7 +222,7 @@ class HostedCourse(Course):
         for group in groups:
             arrive(group, T - 1)
         self._between = Between(starts[T], None if memory is None else memory[T], between.running, between.steps + T)
-        part = lambda name: pool.arrays[name].reshape(-1, S, E, *pool.arrays[name].shape[2:])  # noqa: E731
+        part = lambda name: pool.arrays[name].reshape(len(pool.arrays[name]), S, E, *pool.arrays[name].shape[2:])  # noqa: E731
         seen = Observation(**{name: part(name) for name in Observation._fields if name in pool.arrays})
         return (seen, starts, memory, part("actions"), log_probs, part("rewards"), part("convention"))
 
@@ -276,7 +276,7 @@ def _look_up(seen: Observation, side: int) -> tuple[Observation, Any]:
 
 def _by_seed(observation: Observation, seeds: int) -> Observation:
     """Arrays (seeds, environments, ...), in one piece: JAX takes others in number by number."""
-    return jax.tree.map(lambda x: np.ascontiguousarray(x.reshape(seeds, -1, *x.shape[1:])), observation)
+    return jax.tree.map(lambda x: np.ascontiguousarray(x.reshape(seeds, len(x) // seeds, *x.shape[1:])), observation)
 
 
 def _act(

@@ -69,11 +69,17 @@ def follow(scale: Scale, data: Float[Array, "*batch agents"]) -> Scale:
     )
 
 
-def normalised(advantages: Float[Array, "*batch agents"]) -> Float[Array, "*batch agents"]:
-    """Mean 0 and deviation 1 for each agent; advantages that are all alike become 0."""
+def normalised(
+    advantages: Float[Array, "*batch agents"], least: Float[Array, " agents"] | float = 0.0
+) -> Float[Array, "*batch agents"]:
+    """Mean 0 and deviation 1 for each agent; advantages that are all alike become 0.
+
+    Where the deviation is below `least`, it is `least` that becomes 1: a batch in which nothing happened must not have
+    its rounding and its critic's noise blown up to the size of a batch with rewards.
+    """
     axes = tuple(range(advantages.ndim - 1))
     centred = advantages - jnp.mean(advantages, axes)
-    return centred / (jnp.sqrt(jnp.mean(centred**2, axes)) + 1e-8)
+    return centred / jnp.maximum(jnp.sqrt(jnp.mean(centred**2, axes)) + 1e-8, least)
 
 
 def discounted(

@@ -30,7 +30,8 @@ Tree = Any
 class Learner(eqx.Module):
     """All that training carries from one update to the next; a checkpoint of it is enough to go on.
 
-    - `values`, `sums`: running scales of returns and of discounted sums of rewards; `running`: those sums so far.
+    - `values`, `surprises`, `sums`: running scales of returns, of advantages and of discounted sums of rewards;
+      `running`: those sums so far.
     - `key`: the seed's own; every draw comes from it and `updates`.
     """
 
@@ -40,6 +41,7 @@ class Learner(eqx.Module):
     actor_state: Any
     critic_state: Any
     values: Scale
+    surprises: Scale
     sums: Scale
     running: Float[Array, "E agents"]
     updates: Int[Array, ""]
@@ -99,6 +101,7 @@ class Trainer:
             self.critic_optimiser.init(critic),
             new_scale(spec.agents),
             new_scale(spec.agents),
+            new_scale(spec.agents),
             jnp.zeros((settings.environments, spec.agents)),
             jnp.zeros((), jnp.int32),
             key,
@@ -140,12 +143,12 @@ class Trainer:
         )
         values = follow(learner.values, returns) if settings.normalise_values else learner.values
         targets = (returns - values.centre) / values.deviation
-        batch = eqx.tree_at(
-            lambda b: (b.advantages, b.targets),
-            batch,
-            cut((normalised(advantages) if settings.normalise_advantages else advantages, targets), settings),
-        )
-        learner = eqx.tree_at(lambda x: (x.values, x.sums, x.running), learner, (values, sums, running))
+        surprises = follow(learner.surprises, advantages)
+        if settings.normalise_advantages:
+            advantages = normalised(advantages, surprises.deviation)
+        batch = eqx.tree_at(lambda b: (b.advantages, b.targets), batch, cut((advantages, targets), settings))
+        scales = (values, surprises, sums, running)
+        learner = eqx.tree_at(lambda x: (x.values, x.surprises, x.sums, x.running), learner, scales)
         before = learner.actors
         learner, halves, logs = self._passes(learner, batch, passes_key)
         logs["explained"] = _explained(returns, foretold)

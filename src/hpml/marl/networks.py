@@ -64,7 +64,7 @@ class Sight(eqx.Module):
         """
         total = self.vector(vector)
         if self.sprites is not None and self.picture is not None:
-            read = lambda squares: jax.nn.relu(self.sprites(squares.astype(jnp.float32) / 255.0))  # noqa: E731
+            read = lambda squares: jax.nn.relu(self.sprites(squares.astype(jnp.float32) / 127.5 - 1.0))  # noqa: E731
             drawn = read(patches.book)[patches.places] if isinstance(patches, Drawn) else read(patches)
             total = total + self.picture(drawn.reshape(*drawn.shape[:-2], -1))
         return total

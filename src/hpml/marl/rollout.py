@@ -93,7 +93,7 @@ def cut(tree: Any, settings: Settings) -> Any:
             x = jnp.moveaxis(x.reshape(T // steps, steps, 2, E // 2, agents, *rest), 2, 0)
         # half, time, steps, environment, agents -> half, agents, time, environment, steps
         x = jnp.moveaxis(x, (4, 2), (1, 4))
-        return x.reshape(2, agents, -1, steps, *rest)
+        return x.reshape(2, agents, T * E // (2 * steps), steps, *rest)  # no -1: an empty vector has no size to share
 
     return jax.tree.map(one, tree)
 

@@ -32,7 +32,8 @@ class Settings:
     max_gradient: float = 0.5
     """The longest gradient of each agent, and of the critic; longer ones are scaled down (chosen)."""
     normalise_advantages: bool = True
-    """Advantages get mean 0 and deviation 1 over the batch, for each agent on its own (chosen)."""
+    """Advantages get mean 0 and deviation 1 over the batch, for each agent on its own; a batch that is calmer than the
+    last hundred or so keeps its calm (chosen)."""
     normalise_values: bool = True
     """The critic learns returns with a running mean and deviation taken out, for each agent (chosen)."""
     reward_scale: float = 1.0
