@@ -3,7 +3,9 @@
 Two agents play a matrix game once an episode (or 16 times in a row with a recurrent memory) and learn from 256 joint
 actions an update. Shown is the exploitability of their policies, the sum of what both could gain by best replies, as a
 mean over the last fifth of the updates and over seeds, with the standard error over seeds. Games, strengths and seeds
-run side by side under one jit; nothing is tuned for a game.
+run side by side under one jit; all games share one setting.
+The default strength and safeguard were chosen on these games and the first seeds: more seeds and other draws of the
+random games are the test.
 
     python benchmarks/adjust_training.py [--seeds 4] [--updates 1000] [--safeguard 0.3] [--only plain mappo ...]
 
