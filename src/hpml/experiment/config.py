@@ -79,7 +79,7 @@ class TrainConfig:
     projection_safeguard: float = ProjectionSettings.safeguard
     """The least cosine of the changed update with the raw one."""
     projection_lookahead: float = ProjectionSettings.lookahead
-    """The first step of --residual extragradient, in units of the actors' learning rate times the longest gradient."""
+    """The first step of --residual extragradient, in steps of Adam: 1 moves a parameter by the rate."""
     projection_probes: int = ProjectionSettings.probes
     """Samples off the path before each fit; each costs one more gradient."""
     projection_radius: float = ProjectionSettings.radius
