@@ -87,7 +87,8 @@ def ours(name: str, updates: int, options: argparse.Namespace) -> dict:
 
 def alone(name: str) -> float:
     """Steps a second of engines one after another in this process: random actions, building included."""
-    return bare(environment(name))[1]
+    env = environment(name)
+    return bare(env, env.substrate)[1]
 
 
 def bare_engines(name: str, processes: int) -> float:

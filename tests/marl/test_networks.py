@@ -46,7 +46,7 @@ def test_the_first_layer_is_a_convolution_with_the_squares_stride():
         see = sight(key, whole, SETTINGS)
         kernel = see.sprites.weight.reshape(4, 4, 3, SETTINGS.sprites)
         layout = ("NHWC", "HWIO", "NHWC")
-        drawn = jax.lax.conv_general_dilated(image / 255.0, kernel, (4, 4), "VALID", dimension_numbers=layout)
+        drawn = jax.lax.conv_general_dilated(image / 127.5 - 1.0, kernel, (4, 4), "VALID", dimension_numbers=layout)
         picture = jax.nn.relu(drawn).reshape(SAMPLES, -1) @ see.picture.weight
         return see(VECTOR[0], to_patches(image, 4)), picture + VECTOR[0] @ see.vector.weight
 
