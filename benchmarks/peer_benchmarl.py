@@ -17,18 +17,27 @@ import torch
 import torchrl  # noqa: F401 (before the stand-in below: it looks for the real package)
 
 sys.modules["tensorflow"] = MagicMock()
-from torchrl.envs.libs.meltingpot import MeltingpotEnv  # noqa: F401
+import meltingpot.substrate  # noqa: F401
 
 del sys.modules["tensorflow"]
+from benchmarl.experiment.callback import Callback
 
 FRAMES = 256
+ends = []
+
+
+class Clock(Callback):
+    """Notes when each round of learning is over; outside of `main`, because BenchMARL pickles it."""
+
+    def on_train_end(self, training_td, group):
+        """A round is over."""
+        ends.append(time.perf_counter())
 
 
 def main() -> None:
     from benchmarl.algorithms import MappoConfig
     from benchmarl.environments import MeltingPotTask
     from benchmarl.experiment import Experiment, ExperimentConfig
-    from benchmarl.experiment.callback import Callback
     from benchmarl.models import CnnConfig
 
     name, updates = sys.argv[1], int(sys.argv[2])
@@ -51,12 +60,6 @@ def main() -> None:
         mlp_layer_class=torch.nn.Linear,
         mlp_activation_class=torch.nn.ReLU,
     )
-    ends = []
-
-    class Clock(Callback):
-        def on_train_end(self, training_td, group):
-            ends.append(time.perf_counter())
-
     Experiment(
         task=getattr(MeltingPotTask, name.upper()).get_from_yaml(),
         algorithm_config=MappoConfig.get_from_yaml(),

@@ -22,7 +22,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from meltingpot import bare
+from engine import bare
 
 from hpml.experiment.build import plan
 from hpml.experiment.config import TrainConfig, complete

@@ -1,6 +1,6 @@
 """Melting Pot: what the bare engine gives on one core, and what the pool brings back, builds included.
 
-    python benchmarks/meltingpot.py [substrate ...]
+    python benchmarks/engine.py [substrate ...]
 
 Random actions, RGB for every player. "bare": one engine asked for RGB and REWARD only. "with builds": whole episodes of
 such engines, one after another, their building and freeing included. "as shipped": the same with the package's own
