@@ -3,7 +3,8 @@
     python benchmarks/training_throughput.py [--substrates bos_repeated clean_up] [--updates 30]
         [--environments 2] [--seeds 1] [--rollout 128] [--minibatch 4096] [--peer PYTHON]
 
-Steps a second are environment steps of all seeds. The floor is counted: the multiplications and additions of every
+Steps a second are environment steps of all seeds, the mean over `--updates` after `--warm` others, in which
+everything is compiled and a whole episode is played. The floor is counted: the multiplications and additions of every
 layer, forwards and backwards, for every square of every picture, at the rate of a large matrix product of the same run.
 `--peer` names the Python of an environment that has BenchMARL 1.5.2 (with torchrl
 0.11.1, tensordict 0.11.0 and Melting Pot); it then trains MAPPO with the same layers, environments and passes in the
@@ -66,7 +67,7 @@ def ours(name: str, updates: int, options: argparse.Namespace) -> dict:
     )
     course = plan(config)()
     try:
-        course.advance(2)
+        course.advance(options.warm)
         rows = []
         start = time.perf_counter()
         for _ in range(updates):
@@ -112,6 +113,7 @@ def main() -> None:
     parser.add_argument("--substrates", nargs="+", default=["bos_repeated", "clean_up"])
     for option, default in (
         ("updates", 30),
+        ("warm", 10),
         ("environments", 2),
         ("seeds", 1),
         ("rollout", 128),
