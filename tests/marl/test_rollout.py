@@ -93,3 +93,11 @@ def test_unchanged_actors_give_the_probabilities_that_were_played(memory, share,
     assert np.asarray(rollout.log_probs).std() > 0.3
     allowed = np.take_along_axis(rollout.observation.mask[:-1], np.asarray(rollout.actions)[..., None], -1)
     assert allowed.all()
+
+
+def test_an_empty_vector_is_cut_like_any_other():
+    for environments, memory in ((1, 0), (2, 0), (4, 8)):
+        settings = Settings(environments=environments, rollout=32, memory=memory)
+        chunks = 32 * environments // (2 * settings.steps_back)
+        empty = cut(jnp.zeros((32, environments, 3, 0)), settings)
+        assert empty.shape == (2, 3, chunks, settings.steps_back, 0)
