@@ -119,16 +119,16 @@ def test_what_is_reported_is_what_was_played(trained, halfway):
     assert not np.array_equal(learner.actors.head.weight[0], learner.actors.head.weight[1])
     assert progress.report.finite.all()
     np.testing.assert_array_equal(worlds.steps, 2 * T)
-    np.testing.assert_array_equal(progress.episodes, [[E, 2 * E]] * 2)  # after 5; 10, 15 steps
+    np.testing.assert_array_equal(progress.played.episodes, [[E, 2 * E]] * 2)  # after 5; 10, 15 steps
     play = jax.jit(jax.vmap(lambda actors, worlds: collect(TRAINER, ENV, actors, worlds)))
     first, second = start(1, 2), jax.tree.map(jnp.copy, halfway[:2])
     rollouts = [play(learner.actors, worlds)[1] for learner, worlds in (first, second)]
     rewards = np.concatenate([r.rewards for r in rollouts], 1)
     sums = rewards[:, : 3 * HORIZON].reshape(2, 3, HORIZON, E, 2).sum(2)
     want = np.stack([sums[:, 0].mean(1), sums[:, 1:].mean((1, 2))], 1)
-    np.testing.assert_allclose(progress.returns, want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(progress.played.returns, want, rtol=1e-5, atol=1e-6)
     counted = [count_switches(rollouts[0].convention[s], rollouts[0].starts[s, 1:]).switches for s in range(2)]
-    np.testing.assert_array_equal(progress.switches.switches[:, 0], counted)
+    np.testing.assert_array_equal(progress.played.switches.switches[:, 0], counted)
 
 
 def test_hosted_environments_are_refused():

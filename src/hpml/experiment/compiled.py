@@ -73,8 +73,8 @@ class CompiledCourse(Course):
         self._learner, self._worlds, progress = train_chunk(
             self.trainer, self.env, self._learner, self._worlds, updates
         )
-        report = progress.report
-        small = (report.logs, report.finite, progress.returns, progress.episodes, progress.switches)
+        report, played = progress.report, progress.played
+        small = (report.logs, report.finite, played.returns, played.episodes, played.switches)
         # From (seeds, updates) to (updates, seeds).
         logs, finite, returns, episodes, switches = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), jax.device_get(small))
         seconds = {"seconds/train": np.full(finite.shape, (time.perf_counter() - start) / updates)}

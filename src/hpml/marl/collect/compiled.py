@@ -14,9 +14,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from hpml.marl.advantage import discounted
+from hpml.marl.collect.tally import Tally, tally
 from hpml.marl.compiling import cpu_options
-from hpml.marl.conventions import Switches, count_switches
 from hpml.marl.env import Env, Observation
 from hpml.marl.learner import Learner, Report, Trainer
 from hpml.marl.networks import Actor
@@ -47,12 +46,10 @@ class Worlds(eqx.Module):
 
 
 class Progress(eqx.Module):
-    """What an update did, and what was played before it: `returns` (agents,) is a mean over `episodes` that ended."""
+    """What an update did, and what was played before it."""
 
     report: Report
-    episodes: Int[Array, ""]
-    returns: Float[Array, " agents"]
-    switches: Switches
+    played: Tally
 
 
 def begin(trainer: Trainer, env: Env, key: Array) -> Worlds:
@@ -92,13 +89,10 @@ def collect(trainer: Trainer, env: Env, actors: Actor, worlds: Worlds) -> tuple[
 def train(trainer: Trainer, env: Env, learner: Learner, worlds: Worlds) -> tuple[Learner, Worlds, Progress]:
     """One rollout and one update of one seed."""
     worlds, rollout = collect(trainer, env, learner.actors, worlds)
-    ends = rollout.starts[1:]
-    running, totals = discounted(rollout.rewards, ends, worlds.running, 1.0)
-    episodes = ends.sum()
-    returns = jnp.where(ends[..., None], totals, 0.0).sum((0, 1)) / episodes  # NaN where no episode ended
-    worlds = eqx.tree_at(lambda w: w.running, worlds, running)
+    played = tally(rollout, worlds.running)
+    worlds = eqx.tree_at(lambda w: w.running, worlds, played.running)
     learner, report = trainer.update(learner, rollout)
-    return learner, worlds, Progress(report, episodes, returns, count_switches(rollout.convention, ends))
+    return learner, worlds, Progress(report, played)
 
 
 def train_chunk(
