@@ -84,9 +84,9 @@ def test_environments_in_workers_go_on_where_the_checkpoint_was_taken(tmp_path):
     """With other workers, and with an evaluation in only one of the two."""
     whole, other = hosted(), hosted(workers=1)
     whole.advance(2)
-    save_checkpoint(tmp_path, 2, whole.tree(), whole.about())
+    save_checkpoint(tmp_path, 2, whole.tree())
     found = load_checkpoint(tmp_path, other.template())
-    other.restore(found.tree, found.about)
+    other.restore(found.tree)
     whole.evaluate(2, 8)
     assert timeless(whole.advance(2)) == timeless(other.advance(2))
     assert bits(whole.tree()) == bits(other.tree())

@@ -36,16 +36,13 @@ class Walk(Course):
         self.bad = config.settings.actor_rate > 1.0
 
     def tree(self):
-        return {"x": self.x, "key": jax.random.key(self.count)}
+        return {"x": self.x, "key": jax.random.key(self.count), "count": self.count}
 
     def parameters(self):
         return {"actors": AGENTS, "critic": 0}
 
-    def about(self):
-        return {"count": self.count}
-
-    def restore(self, tree, about):
-        self.x, self.count = tree["x"], about["count"]
+    def restore(self, tree):
+        self.x, self.count = tree["x"], tree["count"]
 
     def advance(self, updates):
         rows = []
@@ -88,7 +85,7 @@ def kept(folder):
     template = {"course": course.tree(), "frequent": np.full((2, AGENTS), -1, np.int32)}
     found = load_checkpoint(folder / "checkpoints", template)
     leaves = [np.asarray(leaf).tobytes() for leaf in (found.tree["course"]["x"], found.tree["frequent"])]
-    return table.select(timeless), leaves, found.about, found.update
+    return table.select(timeless), leaves, found.tree["course"]["count"], found.update
 
 
 @pytest.fixture(scope="module")

@@ -46,17 +46,16 @@ class Torn(Exception):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint that was read: the `tree`, what was written `about` it, the `update` after which it was taken, and a
-    sentence for each newer one that had to be passed over."""
+    """A checkpoint that was read: the `tree`, the `update` after which it was taken, and a sentence for each newer one
+    that had to be passed over."""
 
     tree: Any
-    about: dict[str, Any]
     update: int
     passed_over: tuple[str, ...] = field(default=())
 
 
-def save_checkpoint(folder: Path, update: int, tree: Any, about: dict[str, Any] | None = None, keep: int = 2) -> Path:
-    """Write the tree after `update` and delete all but the newest `keep`; `about` is anything that JSON holds.
+def save_checkpoint(folder: Path, update: int, tree: Any, keep: int = 2) -> Path:
+    """Write the tree after `update` and delete all but the newest `keep`.
 
     Leaves may be JAX and NumPy arrays, typed PRNG keys and Python numbers; others, such as functions, are left to the
     template. Files of later updates go too: they belong to a future that a resumed run has left.
@@ -68,7 +67,7 @@ def save_checkpoint(folder: Path, update: int, tree: Any, about: dict[str, Any] 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with temporary.open("w+b") as file:
-            _write(file, update, tree, about or {})
+            _write(file, update, tree)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -102,7 +101,7 @@ def load_checkpoint(folder: Path, template: Any) -> Loaded | None:
             passed_over.append(f"The checkpoint of update {number} is damaged ({torn}) and was passed over.")
             continue
         tree = _rebuild(template, arrays, header, path)
-        return Loaded(tree, header["about"], header["update"], tuple(passed_over))
+        return Loaded(tree, header["update"], tuple(passed_over))
     if numbers:
         raise ValueError(f"No checkpoint in {folder} is whole: {' '.join(passed_over)} Start again with another --out.")
     return None
@@ -122,7 +121,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _write(file: Any, update: int, tree: Any, about: dict[str, Any]) -> None:
+def _write(file: Any, update: int, tree: Any) -> None:
     entries: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     keys: dict[str, str] = {}
@@ -147,7 +146,7 @@ def _write(file: Any, update: int, tree: Any, about: dict[str, Any]) -> None:
         }
         arrays[name] = leaf
         end += size
-    known = {"update": update, "about": about, "keys": keys, "numbers": numbers}
+    known = {"update": update, "keys": keys, "numbers": numbers}
     metadata = {"format": FORMAT, "sha256": BLANK, "checkpoint": json.dumps(known)}
     text = json.dumps({"__metadata__": metadata, **entries}).encode()
     text += b" " * (-len(text) % 8)  # the format wants the data to start at a multiple of 8

@@ -1,7 +1,6 @@
 """The course of environments in JAX: playing, learning and evaluating, each under one jit for all seeds."""
 
 import time
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -57,11 +56,7 @@ class CompiledCourse(Course):
         """See `Course.parameters`."""
         return count(self._learner)
 
-    def about(self) -> dict[str, Any]:
-        """See `Course.about`."""
-        return {}
-
-    def restore(self, tree: Any, about: Mapping[str, Any]) -> None:
+    def restore(self, tree: Any) -> None:
         """See `Course.restore`."""
         self._learner, self._worlds = tree["learner"], tree["worlds"]
         if self._meter is not None:

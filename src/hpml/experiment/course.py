@@ -1,6 +1,6 @@
 """The contract that training keeps for both kinds of environments, and how an update becomes a row.
 
-A course holds everything that changes; `tree` and `about` are what a checkpoint keeps of it, and `restore` puts it back
+A course holds everything that changes; `tree` is what a checkpoint keeps of it, and `restore` puts it back
 so that it goes on bit for bit.
 """
 
@@ -48,12 +48,8 @@ class Course(ABC):
         """How many numbers actors and critic have, all agents together, in one seed."""
 
     @abstractmethod
-    def about(self) -> dict[str, Any]:
-        """What a checkpoint keeps beside the arrays, as JSON has it."""
-
-    @abstractmethod
-    def restore(self, tree: Any, about: Mapping[str, Any]) -> None:
-        """Go on from what `tree` and `about` gave."""
+    def restore(self, tree: Any) -> None:
+        """Go on from what `tree` gave."""
 
     @abstractmethod
     def advance(self, updates: int) -> Leg:

@@ -1,7 +1,7 @@
 """The course of environments in worker processes: playing, learning and evaluating, all seeds together."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -85,11 +85,7 @@ class HostedCourse(Course):
         """See `Course.parameters`."""
         return count(self._learner)
 
-    def about(self) -> dict[str, Any]:
-        """See `Course.about`."""
-        return {}
-
-    def restore(self, tree: Any, about: Mapping[str, Any]) -> None:
+    def restore(self, tree: Any) -> None:
         """See `Course.restore`."""
         self._learner, self._between = tree["learner"], tree["between"]
         if self._meter is not None:

@@ -177,7 +177,7 @@ class _Run:
     def _save(self) -> None:
         self.metrics.flush()
         tree = {"course": self.course.tree(), "frequent": self.frequent}
-        save_checkpoint(self.folder.checkpoints, self.update, tree, self.course.about(), self.config.keep)
+        save_checkpoint(self.folder.checkpoints, self.update, tree, self.config.keep)
 
     def _restore(self) -> list[str]:
         template = {"course": self.course.template(), "frequent": self.frequent}
@@ -185,7 +185,7 @@ class _Run:
         if found is None:
             return ["The run had no checkpoint yet: it starts again."]
         self.update, self.frequent = found.update, found.tree["frequent"]
-        self.course.restore(found.tree["course"], found.about)
+        self.course.restore(found.tree["course"])
         return [*found.passed_over, f"Going on from update {self.update} of {self.total}."]
 
     def _steps(self, update: int) -> int:

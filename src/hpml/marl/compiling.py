@@ -8,7 +8,7 @@ import jax
 WANTED = {
     # XLA's fusions for YNNPACK made a critic's gradient 2.5 times slower (jaxlib 0.10.2, 32 units, 16,384 samples).
     "xla_cpu_experimental_ynn_fusion_type": "",
-    # A quarter less time to compile, and a tenth less to run.
+    # 17 to 22 % less time to compile, 2 to 12 % more steps for each second of processor time.
     "xla_backend_optimization_level": 1,
 }
 
