@@ -5,6 +5,7 @@ that a run that goes on drops the rows that its checkpoint does not know and wri
 """
 
 import math
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,10 +44,15 @@ def train(
     config: TrainConfig,
     console: Console | None = None,
     plan: Callable[[TrainConfig], Callable[[], Course]] = plan,
+    watch: Callable[[int, int, float], bool] | None = None,
+    saved: Callable[[int], None] | None = None,
 ) -> Result:
     """Train, or go on training, and keep everything in the run folder.
 
-    `plan` says what is wrong with the config before there is a folder, and gives what makes the course.
+    - `plan` says what is wrong with the config before there is a folder, and gives what makes the course.
+    - `watch` hears the update, the last update and the return after every leg; where it says True the run stops with a
+      checkpoint as it does at SIGTERM.
+    - `saved` hears the update of every checkpoint once it is on the disk.
     """
     console = console or Console(stderr=True)
     config = complete(config)
@@ -61,7 +67,7 @@ def train(
         with explained(folder):
             course = make()
             try:
-                return _Run(config, course, folder, console, device).go()
+                return _Run(config, course, folder, console, device, saved).go(watch)
             finally:
                 course.close()
     finally:
@@ -71,8 +77,16 @@ def train(
 class _Run:
     """One start of a run, from its checkpoint to its end or to a signal."""
 
-    def __init__(self, config: TrainConfig, course: Course, folder: RunFolder, console: Console, device: str) -> None:
-        self.config, self.course, self.folder, self.console = config, course, folder, console
+    def __init__(
+        self,
+        config: TrainConfig,
+        course: Course,
+        folder: RunFolder,
+        console: Console,
+        device: str,
+        saved: Callable[[int], None] | None = None,
+    ) -> None:
+        self.config, self.course, self.folder, self.console, self.saved = config, course, folder, console, saved
         self.update = -1  # nothing is done yet, not even the evaluation before the first update
         # All legs have one length: another one would be compiled anew, and could round otherwise.
         self.leg = max(k for k in range(1, course.longest + 1) if config.evaluate_every % k == 0)
@@ -94,8 +108,8 @@ class _Run:
         if config.wandb:
             self.trackers.append(WeightsAndBiases(config.wandb, folder.path.name, folder.path, to_json(config)))
 
-    def go(self) -> Result:
-        """Run to the end or to a signal."""
+    def go(self, ask: Callable[[int, int, float], bool] | None = None) -> Result:
+        """Run to the end, to a signal, or until `ask` says so."""
         config, total = self.config, self.total
         saved, when = self.update, time.monotonic()
         every = config.checkpoint_every
@@ -112,6 +126,8 @@ class _Run:
                     if passed or saved < 0:
                         self._save()
                         saved, when = self.update, time.monotonic()
+                    if ask is not None and ask(self.update, total, gain) and stop.signal is None:
+                        stop.signal = signal.SIGTERM
                 if saved < self.update:
                     self._save()
             finally:
@@ -178,6 +194,8 @@ class _Run:
         self.metrics.flush()
         tree = {"course": self.course.tree(), "frequent": self.frequent}
         save_checkpoint(self.folder.checkpoints, self.update, tree, self.config.keep)
+        if self.saved is not None:
+            self.saved(self.update)
 
     def _restore(self) -> list[str]:
         template = {"course": self.course.template(), "frequent": self.frequent}

@@ -79,6 +79,13 @@ def create_run(path: Path, config: dict[str, Any], seeds: list[int]) -> RunFolde
 def open_run(path: Path, config: dict[str, Any], seeds: list[int], may_change: frozenset[str]) -> RunFolder:
     """The folder of a run that goes on; a config that differs in a field that may not change is refused."""
     stored = read_config(path)
+    if sentence := difference(path, stored, config, may_change):
+        raise ValueError(f"{sentence}: leave the option out to go on with the run, or choose another --out.")
+    return _furnished(path, stored | {name: config[name] for name in may_change if name in config}, seeds)
+
+
+def difference(path: Path | str, stored: dict[str, Any], config: dict[str, Any], may_change: frozenset[str]) -> str:
+    """What a stored config and the one asked for differ in, where it may not change; no words where in nothing."""
     for name in dict.fromkeys([*stored, *config]):
         if name in may_change or stored.get(name) == config.get(name):
             continue
@@ -86,11 +93,8 @@ def open_run(path: Path, config: dict[str, Any], seeds: list[int], may_change: f
         if isinstance(was, dict) and isinstance(now, dict):
             inner = next(key for key in [*was, *now] if was.get(key) != now.get(key))
             name, was, now = inner, was.get(inner), now.get(inner)
-        raise ValueError(
-            f"The run in {path} has {_option(name)} {_shown(was)}, and {_shown(now)} was asked for: leave the option "
-            "out to go on with the run, or choose another --out."
-        )
-    return _furnished(path, stored | {name: config[name] for name in may_change if name in config}, seeds)
+        return f"The run in {path} has {_option(name)} {_shown(was)}, and {_shown(now)} was asked for"
+    return ""
 
 
 def read_config(path: Path) -> dict[str, Any]:
