@@ -1,0 +1,61 @@
+"""How often the 95 % intervals of a report hold the truth, at 3, 5 and 10 seeds.
+
+python benchmarks/coverage.py            # the table, 4,000 trials a row, minutes
+python benchmarks/coverage.py --trials 500 --resamples 300
+python benchmarks/coverage.py --code     # the rows of src/hpml/statistics/measured.py
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import time
+from dataclasses import dataclass
+
+import tyro
+
+from hpml.statistics.coverage import INTERVALS, KINDS, QUANTITIES, SEEDS, Coverage, measure_coverage
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to simulate."""
+
+    trials: int = 4000  # tables drawn for each row
+    resamples: int = 1000  # bootstrap resamples of each table
+    seeds: tuple[int, ...] = SEEDS  # numbers of runs
+    code: bool = False  # print the rows as Python, to be kept with the package
+
+
+def main(options: Options) -> None:
+    """Print a row for each quantity, kind of scores and number of seeds."""
+    began = time.perf_counter()
+    if not options.code:
+        print("Coverage of nominal 95 % intervals in %, with Monte Carlo standard errors; median widths in brackets")
+        print(f"{'quantity':10}{'scores':10}{'seeds':>5}  " + "".join(f"{name:>20}" for name in INTERVALS))
+    for quantity in QUANTITIES:
+        for kind in KINDS:
+            for seeds in options.seeds:
+                show(measure_coverage(kind, quantity, seeds, options.trials, options.resamples), options.code)
+    if not options.code:
+        print(f"{options.trials:,} trials a row, {options.resamples:,} resamples, {time.perf_counter() - began:.0f} s")
+
+
+def show(row: Coverage, code: bool) -> None:
+    if code:
+        shares = ", ".join(f"{getattr(row, name):.4f}" for name in INTERVALS)
+        widths = ", ".join(f"{width:.3f}" for width in row.widths)
+        print(
+            f'    Coverage("{row.kind}", "{row.quantity}", {row.seeds}, {shares}, {row.trials}, ({widths})),',
+            flush=True,
+        )
+        return
+    shown = [
+        f"{100 * getattr(row, name):.1f} ± {100 * row.error(name):.1f} [{width:.2f}]"
+        for name, width in zip(INTERVALS, row.widths, strict=True)
+    ]
+    print(f"{row.quantity:10}{row.kind:10}{row.seeds:>5}  " + "".join(f"{text:>20}" for text in shown), flush=True)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))

@@ -1,0 +1,1 @@
+"""Statistics over runs and tasks: scales, aggregates, intervals, comparisons, and what too few runs cannot show."""
