@@ -14,7 +14,15 @@ from dataclasses import dataclass
 
 import tyro
 
-from hpml.statistics.coverage import INTERVALS, KINDS, QUANTITIES, SEEDS, Coverage, measure_coverage
+from hpml.statistics.coverage import (
+    INTERVALS,
+    KINDS,
+    QUANTITIES,
+    SEEDS,
+    Coverage,
+    measure_coverage,
+    measure_improvement,
+)
 
 
 @dataclass(frozen=True)
@@ -24,12 +32,16 @@ class Options:
     trials: int = 4000  # tables drawn for each row
     resamples: int = 1000  # bootstrap resamples of each table
     seeds: tuple[int, ...] = SEEDS  # numbers of runs
+    improvement: bool = False  # the intervals of the probability of improvement in place of the others
     code: bool = False  # print the rows as Python, to be kept with the package
 
 
 def main(options: Options) -> None:
     """Print a row for each quantity, kind of scores and number of seeds."""
     began = time.perf_counter()
+    if options.improvement:
+        show_improvement(options)
+        return
     if not options.code:
         print("Coverage of nominal 95 % intervals in %, with Monte Carlo standard errors; median widths in brackets")
         print(f"{'quantity':10}{'scores':10}{'seeds':>5}  " + "".join(f"{name:>20}" for name in INTERVALS))
@@ -39,6 +51,22 @@ def main(options: Options) -> None:
                 show(measure_coverage(kind, quantity, seeds, options.trials, options.resamples), options.code)
     if not options.code:
         print(f"{options.trials:,} trials a row, {options.resamples:,} resamples, {time.perf_counter() - began:.0f} s")
+
+
+def show_improvement(options: Options) -> None:
+    trials = min(options.trials, 500)
+    print("Coverage of nominal 95 % intervals of the probability of improvement in %, and the true probability")
+    print(f"{'scores':10}{'tasks':>5}{'seeds':>6}{'truth':>8}{'percentile':>12}{'score':>8}")
+    for kind in KINDS:
+        for tasks in (1, 10):
+            for seeds in options.seeds:
+                for shift in (0.5, 2.0):
+                    true, percentile, score = measure_improvement(kind, seeds, tasks, shift, trials)
+                    print(
+                        f"{kind:10}{tasks:>5}{seeds:>6}{true:>8.2f}{100 * percentile:>12.1f}{100 * score:>8.1f}",
+                        flush=True,
+                    )
+    print(f"{trials:,} trials a row")
 
 
 def show(row: Coverage, code: bool) -> None:

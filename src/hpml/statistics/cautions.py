@@ -31,8 +31,9 @@ def too_few(seeds: int, against: int | None = None) -> str:
         )
     real = next_measured("normal", "mean", min(seeds, other))
     if real is not None and real.percentile < SHORT:
+        start = "Even with" if real.seeds > min(seeds, other) else "With"
         said.append(
-            f"{'Even with' if real.seeds > min(seeds, other) else 'With'} {real.seeds} seeds a 95 % percentile bootstrap "
+            f"{start} {real.seeds} seeds a 95 % percentile bootstrap "
             f"interval of a mean covers {100 * real.percentile:.0f} % of the time for normal scores: read Student's "
             "interval in place of it."
         )

@@ -1,7 +1,8 @@
 """How often the 95 % intervals hold the truth, measured in simulation: the reader of an interval should know.
 
-Two quantities: the mean of one cell, and the interquartile mean over ten tasks whose centres are spread over two
-standard deviations of a run. Three kinds of scores, all with mean 0 and standard deviation 1:
+Three quantities: the mean of one cell, and the mean ("macro") and the interquartile mean ("iqm") over ten tasks whose
+centres are spread over two standard deviations of a run. Three kinds of scores, each with mean 0 and standard
+deviation 1:
 
 - normal;
 - skewed: log-normal with the logarithm's standard deviation 1 (skewness 6.2), a few runs that do very well;
@@ -16,10 +17,11 @@ from scipy import integrate, optimize, special
 
 from hpml.statistics.aggregate import IQM, MEAN, TRIM
 from hpml.statistics.bootstrap import bootstrap_intervals
+from hpml.statistics.compare import probability_of_improvement
 from hpml.statistics.interval import student_interval
 
 KINDS = ("normal", "skewed", "bimodal")
-QUANTITIES = ("mean", "iqm")
+QUANTITIES = ("mean", "macro", "iqm")
 INTERVALS = ("percentile", "studentised", "student")
 SEEDS = (3, 5, 10)
 TASKS = 10
@@ -72,7 +74,7 @@ def measure_coverage(
 ) -> Coverage:
     """Draw tables of runs, make the intervals, count how often they hold the truth."""
     key = np.random.default_rng([seed, KINDS.index(kind), QUANTITIES.index(quantity), seeds])
-    statistic, tasks = (MEAN, 1) if quantity == "mean" else (IQM, TASKS)
+    statistic, tasks = IQM if quantity == "iqm" else MEAN, 1 if quantity == "mean" else TASKS
     tables = draw(kind, (trials, seeds, tasks), key) + centres(tasks)
     true = truth(kind, quantity)
     percentile, studentised = bootstrap_intervals(tables, statistic, level, resamples, seed)
@@ -94,6 +96,26 @@ def coverage_table(
     )
 
 
+def measure_improvement(
+    kind: str, seeds: int, tasks: int, shift: float, trials: int = 500, resamples: int = 300, seed: int = 0
+) -> tuple[float, float, float]:
+    """The true probability of improvement by a shift, and how often the percentile and the score interval hold it."""
+    key = np.random.default_rng([seed, KINDS.index(kind), seeds, tasks])
+    many = draw(kind, (2, 400_000), key)
+    true = float(improvement_by_pairs(many[0] + shift, many[1]))
+    held = np.zeros((trials, 2), bool)
+    for trial in range(trials):
+        x, y = draw(kind, (2, seeds, tasks), key)
+        found = probability_of_improvement(x + shift, y, resamples=resamples, seed=trial)
+        held[trial] = [low <= true <= high for low, high in (found.percentile, found.score)]
+    return true, float(held[:, 0].mean()), float(held[:, 1].mean())
+
+
+def improvement_by_pairs(x: np.ndarray, y: np.ndarray) -> float:
+    """The share of pairs (x, y), each run met once, in which x is higher, ties counting half."""
+    return float(((x > y) + 0.5 * (x == y)).mean())
+
+
 def centres(tasks: int) -> np.ndarray:
     """The means of the simulated tasks."""
     return np.linspace(-SPREAD / 2, SPREAD / 2, tasks) if tasks > 1 else np.zeros(1)
@@ -101,8 +123,8 @@ def centres(tasks: int) -> np.ndarray:
 
 @cache
 def truth(kind: str, quantity: str) -> float:
-    """The population's value: 0 for the mean; the mean of the middle half of the pooled tasks for the other."""
-    if quantity == "mean":
+    """The population's value: 0 for means; the mean of the middle half of the pooled tasks for the other."""
+    if quantity != "iqm":
         return 0.0
     middle = centres(TASKS)
 
