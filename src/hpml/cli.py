@@ -1,4 +1,4 @@
-"""The command line: `hpml mechanism`, `hpml train`, `hpml diagnose` and `hpml list`."""
+"""The command line: `hpml mechanism`, `hpml train`, `hpml sweep`, `hpml diagnose` and `hpml list`."""
 
 import argparse
 import dataclasses
@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import tyro
 from rich.console import Console
@@ -84,6 +84,52 @@ def train(
     console.print("run:", str(result.folder.resolve()), soft_wrap=True)
 
 
+def sweep(
+    suite: tyro.conf.Positional[str],
+    out: str = "",
+    budget: float | None = None,
+    seeds: int | None = None,
+    only: tuple[str, ...] = (),
+    jobs: int = 0,
+    workers: int = 0,
+    device: Literal["", "auto", "cpu", "gpu"] = "",
+    tune: bool = False,
+    ray: str = "",
+    list: bool = False,
+) -> None:
+    """Train every environment of a suite with every method and seed, and go on where it was left.
+
+    What is finished is skipped, what was interrupted resumes, what failed is shown with its reason and tried again by
+    the next sweep. Stop it by Ctrl-C and start it again by the same command. `hpml sweep quick` takes minutes.
+
+    Args:
+        suite: A suite's file (TOML), or one that comes with hpml: quick, ours, paper.
+        out: The sweep's folder, or an address that fsspec knows such as s3://bucket/name; out/sweep/<suite> unless
+            given.
+        budget: Environment steps of each run instead of the suite's, such as 1e6. An environment with steps of its own
+            keeps its proportion. A larger budget later goes on with the same runs.
+        seeds: The number of seeds instead of the suite's. More seeds later are trained beside those that are there.
+        only: Parts of the suite: env=clean_up or method=mappo,coma, or both with a blank between.
+        jobs: How many runs at once; 0 for as many as cores and GPU memory allow.
+        workers: Processes that step the environments of each run in Melting Pot; 0 for a share of the cores.
+        device: What the learners run on, instead of the suite's choice; auto takes a GPU where there is one.
+        tune: First try the suite's grid of settings, of the same size for every method, on seeds that are not
+            reported, and then run each method with what was best for it.
+        ray: Run on the Ray cluster at this address instead of this machine; auto finds one that runs here.
+        list: Only show what would run, and what stands of it already.
+    """
+    from hpml.experiment.sweep.command import Request, list_suite, run_suite
+
+    console = Console()
+    command = shlex.join(["hpml", *sys.argv[1:]])
+    request = Request(out, budget, seeds, only, jobs, workers, device, tune, ray, command)
+    if list:
+        console.print(list_suite(suite, request))
+        return
+    if status := run_suite(suite, request, console):
+        raise SystemExit(status)
+
+
 def diagnose(
     file: tyro.conf.Positional[Path],
     field: Path | None = None,
@@ -158,6 +204,7 @@ def list_() -> None:
 COMMANDS: dict[str, Callable[..., None]] = {
     "mechanism": mechanism,
     "train": train,
+    "sweep": sweep,
     "diagnose": diagnose,
     "list": list_,
 }

@@ -30,6 +30,10 @@ PACKAGES = ("hpml", "jax", "jaxlib", "equinox", "optax", "numpy", "dm-meltingpot
 PARTS = ("metrics", "events", "checkpoints", "videos")
 
 
+class InUse(ValueError):
+    """Another process is working on a run."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """A folder that belongs to one run, and to one process at a time while `lock` is held."""
@@ -163,7 +167,7 @@ def _lock(path: Path) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
-        raise ValueError(f"Another process is working on the run in {path}: wait for it, or stop it first.") from error
+        raise InUse(f"Another process is working on the run in {path}: wait for it, or stop it first.") from error
     return handle
 
 

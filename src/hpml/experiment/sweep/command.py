@@ -1,0 +1,120 @@
+"""`hpml sweep`: from a suite and a few options to runs."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from hpml.experiment.build import use_device
+from hpml.experiment.sweep.driver import Swept, last_words, sweep
+from hpml.experiment.sweep.job import Executor, Job
+from hpml.experiment.sweep.jobs import RUNS, Cell, Look, cells, check_place, jobs
+from hpml.experiment.sweep.local import LocalExecutor
+from hpml.experiment.sweep.machine import Machine, sized, this_machine
+from hpml.experiment.sweep.place import Place, open_place
+from hpml.experiment.sweep.suite import Suite, read_suite
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a sweep is asked for besides the suite; see `hpml sweep --help`."""
+
+    out: str = ""
+    budget: float | None = None
+    seeds: int | None = None
+    only: tuple[str, ...] = ()
+    jobs: int = 0
+    workers: int = 0
+    device: str = ""
+    tune: bool = False
+    ray: str = ""
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        """One sentence for the first number that cannot be."""
+        for name in ("jobs", "workers"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"--{name} must not be negative, got {getattr(self, name)}.")
+
+
+def run_suite(given: str, request: Request, console: Console | None = None) -> int:
+    """Run a suite; the exit status: 1 where a run failed, 128 and more where a signal stopped the sweep."""
+    console = console or Console()
+    use_device("cpu")  # the driver only checks; a GPU is for the runs
+    suite = read_suite(given)
+    asked = cells(suite, request.only, request.budget, request.seeds)
+    place = open_place(_address(suite, request))
+    check_place(place)
+    start = time.monotonic()
+    keep_suite(place, suite, asked, request)
+    swept = _swept(asked, suite, place, request, console)
+    for sentence in last_words(swept, time.monotonic() - start, place.address, request.command):
+        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    if swept.stopped is not None:
+        return 128 + swept.stopped
+    return 1 if swept.failed else 0
+
+
+def list_suite(given: str, request: Request) -> Table:
+    """What a sweep would run, and what stands of it already; nothing is started."""
+    use_device("cpu")
+    suite = read_suite(given)
+    place = open_place(_address(suite, request))
+    look = Look(place)
+    table = Table(title=f"{suite.name} at {place.address}", title_justify="left")
+    for name in ("run", "method", "seeds", "steps", "stands"):
+        table.add_column(name, justify="right" if name == "steps" else "left")
+    for job in jobs(cells(suite, request.only, request.budget, request.seeds), suite, look):
+        standing = look.standing(job)
+        words = standing.state + (f" at update {standing.update}" if standing.state == "interrupted" else "")
+        words += f": {standing.reason}" if standing.reason else ""
+        seeds = job.name.rpartition("/seeds-")[2].replace("-", " to ")
+        table.add_row(job.record["environment"], job.record["label"], seeds, f"{job.config['steps']:,}", words)
+    return table
+
+
+def keep_suite(place: Place, suite: Suite, asked: Sequence[Cell], request: Request) -> None:
+    """Keep the suite beside its results, with what was asked of it in a table at its end."""
+    seeds = max(cell.config.seeds for cell in asked)
+    lines = [
+        "",
+        "[asked]  # what the last sweep asked of this suite",
+        f"command = {json.dumps(request.command)}",
+        f"steps = {round(request.budget) if request.budget else suite.steps}",
+        f"seeds = {seeds}",
+        f"only = {json.dumps(list(request.only))}",
+    ]
+    text = suite.text.rstrip("\n") + "\n" + "\n".join(lines) + "\n"
+    try:
+        place.write(f"suites/{suite.name}.toml", text.encode())
+    except OSError as error:
+        raise ValueError(f"{place.address} cannot be written to ({(error.strerror or str(error)).lower()}).") from error
+
+
+def prepared(found: Sequence[Job], request: Request, machine: Machine) -> list[Job]:
+    """Jobs with their share of a machine."""
+    return [sized(job, machine, request.jobs, request.workers, request.device) for job in found]
+
+
+def executor(request: Request) -> Executor:
+    """What runs the jobs: this machine, or a Ray cluster."""
+    if request.ray:
+        from hpml.experiment.sweep.ray import RayExecutor
+
+        return RayExecutor(request.ray)
+    return LocalExecutor(at_once=request.jobs)
+
+
+def _swept(asked: Sequence[Cell], suite: Suite, place: Place, request: Request, console: Console) -> Swept:
+    look = Look(place, RUNS)
+    found = prepared(jobs(asked, suite, look), request, this_machine())
+    return sweep(found, executor(request), console, f"{suite.name} at {place.address}", look)
+
+
+def _address(suite: Suite, request: Request) -> str:
+    address = request.out or str(Path("out/sweep") / suite.name)
+    return address if "://" in address else str(Path(address))

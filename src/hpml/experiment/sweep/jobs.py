@@ -1,0 +1,218 @@
+"""Which runs a suite means, and what stands of each: finished, interrupted, failed, or not begun."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from hpml.experiment.build import plan
+from hpml.experiment.checkpoint import SUFFIX
+from hpml.experiment.config import MAY_CHANGE, TrainConfig, complete, from_json, to_json, train_config
+from hpml.experiment.store import difference
+from hpml.experiment.sweep.job import Job
+from hpml.experiment.sweep.place import Place
+from hpml.experiment.sweep.record import attempts, read_record
+from hpml.experiment.sweep.suite import Method, Suite, folder_name
+from hpml.marl.find import resolve
+
+RUNS = "runs"
+OURS = {"runs", "suites", "tuning", "claims", "report"}  # what a sweep's folder has in it
+# A run that goes on keeps the rhythm of its evaluations: it was chosen for the steps that were asked for then.
+FREE = MAY_CHANGE | {"evaluate_every"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An environment with a method: `config` has all of its seeds."""
+
+    environment: str
+    method: Method
+    config: TrainConfig
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What stands of a run at its place.
+
+    new: nothing. interrupted: it can go on from `update`. failed: the last attempt did, for the `reason`; it is tried
+    again. finished. aside: something else is there, which is left alone.
+    """
+
+    state: Literal["new", "interrupted", "failed", "finished", "aside"]
+    update: int = 0
+    reason: str = ""
+
+
+def cells(
+    suite: Suite,
+    only: Sequence[str] = (),
+    budget: float | None = None,
+    seeds: int | None = None,
+    chosen: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
+) -> list[Cell]:
+    """Every environment with every method, each checked as far as it can be without running it.
+
+    - `only`: conditions such as "env=clean_up" and "method=mappo,coma"; all must hold.
+    - `budget`: steps that take the place of the suite's; a scenario's own steps shrink or grow by the same factor.
+    - `seeds`: takes the place of the suite's number of seeds.
+    - `chosen`: options of an environment and a method that tuning found.
+    """
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {seeds}.")
+    if budget is not None and not 1 <= budget < 1e15:
+        raise ValueError(f"--budget must be at least 1 step, got {budget:g}.")
+    wanted = _conditions(suite, only)
+    found = []
+    for environment in suite.environments:
+        own = suite.scenario(environment)
+        steps = own.steps or suite.steps
+        if budget is not None:
+            steps = max(1, round(steps * (budget / suite.steps)))
+        for method in suite.methods_of(environment):
+            if environment not in wanted["env"] or method.key not in wanted["method"]:
+                continue
+            options = {**suite.train, **method.options, **own.options}
+            options |= (chosen or {}).get((environment, method.key), {})
+            options |= {"steps": steps, "seeds": seeds or own.seeds or suite.seeds, "seed": suite.first_seed}
+            try:
+                found.append(Cell(environment, method, checked(environment, options)))
+            except ValueError as error:
+                raise ValueError(f"{suite.name}, {environment} with {method.key}: {error}") from error
+    if not found:
+        raise ValueError(f"Nothing of the suite {suite.name} is left by --only {' '.join(only)}.")
+    return found
+
+
+def checked(environment: str, options: Mapping[str, Any]) -> TrainConfig:
+    """The complete config of an environment with options; a `ValueError` where it asks for what is not there."""
+    rest = dict(options)
+    config = complete(train_config(environment, rest.pop("preset", "auto"), **rest))
+    plan(config)
+    return dataclasses.replace(config, out=None)
+
+
+class Look:
+    """One look at a place: which files it has."""
+
+    def __init__(self, place: Place, folder: str = RUNS) -> None:
+        self.place, self.folder = place, folder
+        self.newest: dict[str, int] = {}
+        self.runs: set[str] = set()
+        self.strangers: dict[str, str] = {}
+        for name in place.names(folder):
+            match = re.match(r"(.*/seeds-\d+-\d+)/(.*)", name)
+            if match is None:
+                continue
+            run, inner = match.groups()
+            stem = inner.removeprefix("checkpoints/").removesuffix(SUFFIX)
+            if inner == "config.json":
+                self.runs.add(run)
+            elif inner == f"checkpoints/{stem}{SUFFIX}" and stem.isdigit():
+                self.newest[run] = max(self.newest.get(run, -1), int(stem))
+            elif inner != "lock":
+                self.strangers.setdefault(run, inner.partition("/")[0])
+
+    def groups(self, cell: str) -> list[tuple[int, int]]:
+        """First and last seed of every run of a cell."""
+        found = [re.fullmatch(re.escape(cell) + r"/seeds-(\d+)-(\d+)", run) for run in self.runs]
+        return sorted((int(match[1]), int(match[2])) for match in found if match)
+
+    def standing(self, job: Job) -> Standing:
+        """What stands of a job."""
+        name = job.name
+        if name not in self.runs:
+            if name in self.strangers:
+                return Standing("aside", 0, f"{name} holds other things ({self.strangers[name]})")
+            return _tried(self.place, name, Standing("new"))
+        try:
+            stored = json.loads(self.place.read(f"{name}/config.json") or b"")
+            asked = dataclasses.replace(from_json(job.config), out=None)
+            if sentence := difference(name, stored, to_json(asked), FREE):
+                return Standing("aside", self.newest.get(name, 0), sentence)
+        except (ValueError, AttributeError) as error:
+            return Standing("aside", 0, f"{name}/config.json cannot be read ({error})")
+        update = self.newest.get(name, -1)
+        if update >= from_json(job.config).updates:
+            return Standing("finished", update)
+        return _tried(self.place, name, Standing("interrupted", max(update, 0)))
+
+
+def jobs(
+    cells: Iterable[Cell], suite: Suite, look: Look, split: bool = True, folder: str = RUNS, **record: Any
+) -> list[Job]:
+    """A job for each run: the seeds of a cell train together, and seeds that are added later are a run of their own."""
+    found = []
+    for cell in cells:
+        name = f"{folder}/{folder_name(cell.environment)}/{cell.method.key}"
+        first, last = cell.config.seed, cell.config.seed + cell.config.seeds - 1
+        own = {"environment": cell.environment, "method": cell.method.key, "label": cell.method.label}
+        for low, high in _cover(first, last, look.groups(name) if split else []):
+            config = dataclasses.replace(cell.config, seed=low, seeds=high - low + 1)
+            found.append(
+                Job(
+                    look.place.address,
+                    f"{name}/seeds-{low}-{high}",
+                    to_json(config),
+                    record=own | {"suite": suite.name} | record,
+                )
+            )
+    return found
+
+
+def check_place(place: Place) -> None:
+    """Refuse a place that holds other people's files."""
+    found = {name.partition("/")[0] for name in place.names()}
+    if found and not found & {"runs", "suites", "tuning"}:
+        other = ", ".join(sorted(found)[:3])
+        raise ValueError(f"{place.address} holds other things ({other}): choose another --out.")
+
+
+def _cover(first: int, last: int, known: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs that have the seeds first to last: those that are there, and new ones for the seeds between them."""
+    found: list[tuple[int, int]] = []
+    at = first
+    for low, high in sorted(known, key=lambda run: (run[0], -run[1])):
+        if high < at or low > last or (found and low <= found[-1][1]):
+            continue
+        if low > at:
+            found.append((at, low - 1))
+        found.append((low, high))
+        at = high + 1
+    if at <= last:
+        found.append((at, last))
+    return found
+
+
+def _tried(place: Place, name: str, standing: Standing) -> Standing:
+    known = attempts(read_record(place, name))
+    if known and known[-1].get("outcome") == "failed":
+        return dataclasses.replace(standing, state="failed", reason=str(known[-1].get("reason", "")))
+    return standing
+
+
+def _conditions(suite: Suite, only: Sequence[str]) -> dict[str, list[str]]:
+    known = {"env": list(suite.environments), "method": [method.key for method in suite.methods]}
+    wanted = {key: list(names) for key, names in known.items()}
+    for condition in only:
+        key, equals, names = condition.partition("=")
+        if key not in known or not equals or not names:
+            raise ValueError(f"--only takes env=NAME and method=NAME, with commas between names; got {condition!r}.")
+        chosen = []
+        for name in names.split(","):
+            same = [each for each in known[key] if each == name or (key == "env" and _same(each, name))]
+            if not same:
+                near = get_close_matches(name, known[key]) or known[key]
+                raise ValueError(f"The suite {suite.name} has no {condition!r}: did you mean {', '.join(near)}?")
+            chosen += same
+        wanted[key] = [name for name in wanted[key] if name in chosen]
+    return wanted
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return resolve(one) == resolve(other)
+    except ValueError:
+        return False
