@@ -41,7 +41,7 @@ def optimality_gap(target: float = 100.0) -> Statistic:
     """How far the runs stay below a target on average; what lies above the target counts as reaching it."""
 
     def estimate(scores: np.ndarray) -> np.ndarray:
-        return target - _mean_of_tasks(np.minimum(scores, target))
+        return np.asarray(target - _mean_of_tasks(np.minimum(scores, target)))
 
     def pulls(scores: np.ndarray) -> np.ndarray:
         return -np.minimum(scores, target) / _tasks(scores)
@@ -101,7 +101,7 @@ def _median(scores: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Trimmed:
-    """A table sorted into one row: values, the weight of each that is kept, and what is kept altogether."""
+    """A table sorted into one row: values, the weight of each that is kept, and (..., 1) what is kept altogether."""
 
     values: np.ndarray
     kept: np.ndarray
@@ -123,7 +123,7 @@ def _trim(scores: np.ndarray) -> _Trimmed:
         kept = np.zeros(flat)
         off = int(TRIM * flat)
         kept[off : flat - off] = 1.0 / flat
-        return _Trimmed(values, np.broadcast_to(kept, values.shape), (1.0 - 2.0 * cut)[..., 0])
+        return _Trimmed(values, np.broadcast_to(kept, values.shape), 1.0 - 2.0 * cut)
     weights = np.where(there, 1.0 / (np.maximum(counts(scores), 1)[..., None, :] * _tasks(scores)), 0.0)
     values = np.where(there, scores, np.inf).reshape(*batch, flat)
     order = np.argsort(values, -1)
@@ -134,13 +134,13 @@ def _trim(scores: np.ndarray) -> _Trimmed:
     upto = np.cumsum(weights, -1)
     kept = np.clip(np.minimum(upto, 1.0 - cut) - np.maximum(upto - weights, cut), 0.0, None)
     kept = np.where(kept > WHOLE * weights, kept, 0.0)
-    return _Trimmed(np.where(np.isfinite(values), values, 0.0), kept, kept.sum(-1))
+    return _Trimmed(np.where(np.isfinite(values), values, 0.0), kept, kept.sum(-1, keepdims=True))
 
 
 def _iqm(scores: np.ndarray) -> np.ndarray:
     row = _trim(scores)
     some = row.kept.any(-1)
-    return np.where(some, (row.values * row.kept).sum(-1) / np.where(some, row.total, 1.0), np.nan)
+    return np.where(some, (row.values * row.kept).sum(-1) / np.where(some, row.total[..., 0], 1.0), np.nan)
 
 
 def _iqm_pulls(scores: np.ndarray) -> np.ndarray:
@@ -148,7 +148,7 @@ def _iqm_pulls(scores: np.ndarray) -> np.ndarray:
     row = _trim(scores)
     low = np.where(row.kept > 0, row.values, np.inf).min(-1)[..., None, None]
     high = np.where(row.kept > 0, row.values, -np.inf).max(-1)[..., None, None]
-    return np.clip(scores, low, high) / (_tasks(scores) * np.where(row.total > 0, row.total, 1.0)[..., None, None])
+    return np.clip(scores, low, high) / (_tasks(scores) * np.where(row.total > 0, row.total, 1.0)[..., None])
 
 
 MEAN = Statistic("mean", _mean_of_tasks, lambda scores: scores / _tasks(scores))

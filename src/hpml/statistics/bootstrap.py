@@ -28,10 +28,12 @@ def resample(
 def bootstrap_intervals(
     scores: Any, statistic: Statistic, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Any, Any]:
-    """The percentile and the studentised interval, each as an array (..., 2); NaN where a task has just one run.
+    """The percentile and the studentised interval, each as an array (..., 2).
 
-    A resample whose runs are all equal has no standard error and is left out of the studentised interval; where
-    every resample is like that (all runs equal) the interval is the estimate.
+    The first needs two runs of every task and the second three, NaN otherwise: of two runs every resample is one run
+    twice or the two runs themselves, which says nothing about scatter. A resample whose runs are all equal has no
+    standard error and is left out of the studentised interval; where every resample is like that (all runs equal) the
+    interval is the estimate.
     """
     table = as_scores(scores)
     if not 0.0 < level < 1.0:
@@ -48,7 +50,9 @@ def bootstrap_intervals(
         drawn = _draw(some[:, None], key.random((len(some), resamples, *shape)))
         found[start : start + step] = _intervals(some, drawn, statistic, level)
     n = counts(tables)
-    found[(n == 1).any(-1) | (n == 0).all(-1)] = np.nan
+    fewest = np.where(n > 0, n, shape[0] + 1).min(-1) * (n > 0).any(-1)
+    found[fewest < 2] = np.nan
+    found[fewest < 3, 1] = np.nan
     found = found.reshape(*batch, 2, 2)
     return found[..., 0, :], found[..., 1, :]
 

@@ -59,14 +59,15 @@ def runs_csv(results: Results) -> str:
     return _csv(RUNS, lines)
 
 
-def marl_eval(results: Results, environment: str = "meltingpot") -> tuple[dict[str, Any], tuple[str, ...]]:
+def marl_eval(results: Results) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The JSON format of marl-eval (Gorsane et al. 2022), and what had to be left out of it, a sentence each.
 
     environment -> task -> algorithm -> seed_k -> step_j -> {step_count, metric: [values]}, and `absolute_metrics` after
     the last step. Its tools want every algorithm on every task with the same seeds, the same number of steps and the
     same metrics, and no comma in a name, so what not all of them have is left out: scenarios where a method has no
     evaluated run, then seeds. Of more evaluations than the shortest run has, as many are taken, evenly, with the first
-    and the last. `absolute_metrics` hold the final return of the report, not that of the best policy on the way.
+    and the last. `absolute_metrics` hold the final return of the report, not that of the best policy on the way. The
+    environment is what stands before "/" in a scenario's name, and meltingpot where nothing does.
     """
     notes = []
     seeds = {
@@ -85,17 +86,24 @@ def marl_eval(results: Results, environment: str = "meltingpot") -> tuple[dict[s
     kept = {key: results.tracks[key] for key in _product(tasks, results.methods, shared)}
     if not kept:
         return {}, tuple(notes)
-    metrics = sorted(set.intersection(*(set(track.metrics) for track in kept.values())))
+    metrics = sorted(set.intersection(*(_complete(track) for track in kept.values())))
     length = min(len(track.steps) for track in kept.values())
     file: dict[str, Any] = {}
     for (task, method, seed), track in kept.items():
-        algorithm = file.setdefault(_name(task), {}).setdefault(_name(method), {})
+        family, _, name = task.rpartition("/")
+        tasks_there = file.setdefault(_name(family or "meltingpot"), {})
+        algorithm = tasks_there.setdefault(_name(name), {}).setdefault(_name(method), {})
         algorithm[f"seed_{seed}"] = _run(track, metrics, length, _final(results, task, method, seed))
-    return {environment: file}, tuple(notes)
+    return file, tuple(notes)
+
+
+def _complete(track: Track) -> set[str]:
+    """The metrics with a number at every evaluation: JSON has no NaN."""
+    return {name for name, values in track.metrics.items() if np.isfinite(values).all()}
 
 
 def _run(track: Track, metrics: Sequence[str], length: int, final: float) -> dict[str, Any]:
-    at = np.unique(np.rint(np.linspace(0, len(track.steps) - 1, length)).astype(int))
+    at = np.floor(np.linspace(0, len(track.steps) - 1, length) + 0.5).astype(int)
     steps: dict[str, Any] = {
         f"step_{j}": {
             "step_count": int(track.steps[row]),

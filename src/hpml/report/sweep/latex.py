@@ -121,13 +121,12 @@ def _line(method: str, cells: Sequence[str]) -> str:
 
 
 def _number(value: float, digits: int = 1) -> str:
-    return f"{value:.{digits}f}" if np.isfinite(value) else MISSING
+    # Adding zero takes the sign from a negative number that rounds to nothing.
+    return f"{round(value, digits) + 0.0:.{digits}f}" if np.isfinite(value) else MISSING
 
 
 def _pair(mean: float, error: float) -> str:
-    if not np.isfinite(mean):
-        return MISSING
-    return rf"{mean:.1f} $\pm$ {error:.1f}" if np.isfinite(error) else f"{mean:.1f}"
+    return _number(mean) if np.isnan(mean) or np.isnan(error) else rf"{_number(mean)} $\pm$ {_number(error)}"
 
 
 def _tex(text: str) -> str:
