@@ -185,5 +185,5 @@ def test_part_of_the_results_has_its_own_scale():
     means = sorted(float(np.nanmean(table)) for table in part.normalised.values())
     assert means == pytest.approx([0.0, 100.0], abs=1e-9)
     assert set(part.tracks) == {key for key in results.tracks if key[0] == "clean_up" and key[1] in part.methods}
-    with pytest.raises(ValueError, match="there is HPML-MAPPO"):
+    with pytest.raises(ValueError, match="near: HPML-MAPPO"):
         results.only(methods=("HPML-MAPPO",))
