@@ -89,13 +89,31 @@ def test_half_finished_results_have_dashes_and_say_what_the_average_is_over():
     final = {**results.final, "MAPPO": results.final["MAPPO"].copy()}
     final["MAPPO"][:, 0] = np.nan
     text = full_latex(Results(results.scenarios, final, columns=results.columns))
-    assert rows_of(text)["MAPPO"][0] == "--"
-    assert "The average is over the 1 scenarios where every method has a run and methods differ (Clean Up)." in text
+    rows = rows_of(text)
+    assert [cell == "--" for cell in rows["MAPPO"]] == [True, False, True, False]
+    assert rows["MAPPO"][1] == rows["MAPPO"][3]  # the one scenario that every method has
+    assert "--" not in rows["HPML-MAPPO (Graph)"]
+    assert "Shared Avg: over the 1 scenarios that every method has." in text
     assert "Seeds in a cell: 2 to 3" in text
     assert r"matrix/stag\_hunt" in text
     body = re.sub(r"\\[{}]", "", text)
     assert body.count("{") == body.count("}")
-    assert {line.count("&") for line in text.splitlines() if line.endswith(r"\\")} == {3}
+    assert {line.count("&") for line in text.splitlines() if line.endswith(r"\\")} == {4}
+
+
+def test_a_scenario_where_methods_are_alike_is_named_and_left_out_of_averages():
+    final = {"a": np.array([[1.0, 0.0], [1.0, 2.0]]), "b": np.array([[1.0, 4.0], [1.0, 6.0]])}
+    text = full_latex(Results(("same", "other"), final))
+    assert "No scale, as no two means differ there: same." in text
+    assert rows_of(text)["b"] == ["--", r"100.0 $\pm$ 25.0", r"100.0 $\pm$ 25.0"]
+
+
+def test_a_tiny_energy_is_not_zero():
+    results = small_results()
+    energies = {"MAPPO": np.full((3, 2), 2e-6), "HPML-MAPPO (Graph)": np.zeros((3, 2))}
+    rows = rows_of(summary_latex(Results(results.scenarios, results.final, residual=energies), paper.SUMMARY))
+    assert rows["MAPPO"][-1] == r"$2.0\cdot 10^{-6}$"
+    assert rows["HPML-MAPPO (Graph)"][-1] == "0.000"
 
 
 def test_a_summary_without_the_papers_scenarios_has_those_that_are_there():

@@ -21,10 +21,8 @@ def summary_latex(results: Results, shown: Mapping[str, str]) -> str:
     lines = []
     for method in part.methods:
         means, errors = _cells(part, method)
-        average = macro_average(np.where(part.averaged, means, np.nan), errors)[0]
-        energy = _energy(part, method)
-        shares = [*(_number(mean) for mean in means), _number(average), _number(energy, 3)]
-        lines.append(_line(method, shares))
+        average, _ = _average(means, errors, part.scaled)
+        lines.append(_line(method, [*map(_number, means), _number(average), _small(_energy(part, method))]))
     caption = (
         r"\textbf{Melting Pot summary.} Final normalized return (\%) on representative scenarios, average over the "
         r"listed scenarios, and raw cyclic residual energy averaged over training, seeds and these scenarios (lower is "
@@ -35,19 +33,26 @@ def summary_latex(results: Results, shown: Mapping[str, str]) -> str:
 
 
 def full_latex(results: Results) -> str:
-    """Mean normalised return and standard error on every scenario, and the macro average."""
+    """Mean normalised return and standard error on every scenario, and the macro average.
+
+    A method that has not run on every scenario has no macro average; then a last column has the average over the
+    scenarios that every method has.
+    """
+    partial = bool(results.shared.any()) and not bool((results.shared == results.scaled).all())
+    over = [results.scaled, *([results.shared] * partial)]
     lines = []
     for method in results.methods:
         means, errors = _cells(results, method)
-        both = [*zip(means, errors, strict=True), macro_average(np.where(results.averaged, means, np.nan), errors)]
-        lines.append(_line(method, [_pair(mean, error) for mean, error in both]))
+        pairs = [*zip(means, errors, strict=True), *(_average(means, errors, kept) for kept in over)]
+        lines.append(_line(method, [_pair(mean, error) for mean, error in pairs]))
     short = [f"{_tex(results.head(name))} = {_tex(name)}" for name in results.scenarios if results.head(name) != name]
     caption = (
         rf"Full Melting Pot results (mean normalized return \% $\pm$ s.e.) on {len(results.scenarios)} scenarios. "
         f"{_conditions(results)}"
     )
+    caption += f" Shared Avg: over the {int(results.shared.sum())} scenarios that every method has." if partial else ""
     caption += f"\nAbbreviations: {', '.join(short)}." if short else ""
-    heads = [*(_tex(results.head(name)) for name in results.scenarios), "Macro Avg"]
+    heads = [*(_tex(results.head(name)) for name in results.scenarios), "Macro Avg", *(["Shared Avg"] * partial)]
     return _table(caption, "tab:meltingpot_full", heads, _ruled(results.methods, lines), wide=True)
 
 
@@ -58,13 +63,21 @@ def _cells(results: Results, method: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array([each.value for each in found]), np.array([each.error for each in found])
 
 
+def _average(means: np.ndarray, errors: np.ndarray, kept: np.ndarray) -> tuple[float, float]:
+    """The mean over the scenarios kept, NaN where one is missing."""
+    return macro_average(means[kept], errors[kept]) if np.isfinite(means[kept]).all() else (np.nan, np.nan)
+
+
 def _energy(results: Results, method: str) -> float:
+    """The mean over scenarios, NaN where one is missing."""
     table = results.residual.get(method)
-    return float("nan") if table is None else estimate(table, resamples=1).value
+    if table is None or not (counts(table) > 0).all():
+        return float("nan")
+    return estimate(table, resamples=1).value
 
 
 def _conditions(results: Results) -> str:
-    """Seeds, steps, the scale, and which scenarios the average is over, in a sentence each."""
+    """Seeds, steps, the scale, and what has none, in a sentence each."""
     n = np.concatenate([counts(table) for table in results.final.values()])
     n = n[n > 0]
     seeds = MISSING if not len(n) else str(n.min()) if n.min() == n.max() else f"{n.min()} to {n.max()}"
@@ -72,13 +85,9 @@ def _conditions(results: Results) -> str:
     span = "" if not steps else f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
     said = [f"Seeds in a cell: {seeds}" + (f"; environment steps of a run: {span}." if span else ".")]
     said.append(_tex(results.anchors.words))
-    used = results.averaged
-    if not used.all():
-        names = [_tex(results.head(name)) for name, kept in zip(results.scenarios, used, strict=True) if kept]
-        said.append(
-            f"The average is over the {len(names)} scenarios where every method has a run and methods differ"
-            + (f" ({', '.join(names)})." if names else ".")
-        )
+    if not results.scaled.all():
+        gone = [results.head(name) for name, kept in zip(results.scenarios, results.scaled, strict=True) if not kept]
+        said.append(f"No scale, as no two means differ there: {_tex(', '.join(gone))}.")
     return " ".join(said)
 
 
@@ -123,6 +132,14 @@ def _line(method: str, cells: Sequence[str]) -> str:
 def _number(value: float, digits: int = 1) -> str:
     # Adding zero takes the sign from a negative number that rounds to nothing.
     return f"{round(value, digits) + 0.0:.{digits}f}" if np.isfinite(value) else MISSING
+
+
+def _small(value: float) -> str:
+    """Three digits behind the point as in the paper, or a power of ten where these would all be 0."""
+    if not np.isfinite(value) or value == 0 or abs(value) >= 0.001:
+        return _number(value, 3)
+    digits, power = f"{value:.1e}".split("e")
+    return rf"${digits}\cdot 10^{{{int(power)}}}$"
 
 
 def _pair(mean: float, error: float) -> str:

@@ -58,9 +58,14 @@ class Results:
         return {method: anchors.apply(table) for method, table in self.final.items()}
 
     @property
-    def averaged(self) -> np.ndarray:
-        """The scenarios that averages are taken over: every method has a run there, and there is a scale."""
-        return shared_tasks(self.final) & np.isfinite(self.anchors.width)
+    def scaled(self) -> np.ndarray:
+        """The scenarios that have a scale: those that a full average is over."""
+        return np.isfinite(self.anchors.width)
+
+    @property
+    def shared(self) -> np.ndarray:
+        """Those of them where every method has a run: an average over these can be compared between all methods."""
+        return self.scaled & shared_tasks(self.final)
 
     def head(self, scenario: str) -> str:
         """A scenario's short name."""
