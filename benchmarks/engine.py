@@ -4,9 +4,9 @@
 
 Random actions, RGB for every player. "bare": one engine asked for RGB and REWARD only. "with builds": whole episodes of
 such engines, one after another, their building and freeing included. "as shipped": the same with the package's own
-level, which is not reproducible. "in turn": eight engines, one step of each after the other, as a worker plays them:
-what they touch does not stay in the processor's cache. "pool": worker processes without a policy, stepped in two
-groups, and as a share of what as many cores give bare, builds included. All but the pool is in processor time.
+level, which is not reproducible. "in turn": eight engines, one step of each after the other: what
+they touch does not stay in the processor's cache. "pool": worker processes without a policy, and as a share of what as
+many cores give bare, builds included. All but the pool is in processor time.
 """
 
 import os
@@ -86,17 +86,11 @@ def pooled(name: str, workers: int, environments: int = 8, steps: int = 50) -> f
     """Steps a second of the pool, over whole episodes."""
     with Pool("meltingpot", name, seeds=(0,), environments=environments, steps=steps, workers=workers) as pool:
         draw, rounds = np.random.default_rng(0), 0
-        actions = [draw.integers(pool.spec.actions, size=(steps, len(each), pool.spec.agents)) for each in pool.groups]
+        actions = draw.integers(pool.spec.actions, size=(steps, pool.slots, pool.spec.agents))
         start = time.perf_counter()
         # At least an episode and a half of each environment, so that builds count as often as they come.
         while time.perf_counter() - start < SECONDS or rounds * steps < 1.5 * min(pool.spec.horizon, 2000):
-            for t in range(steps):
-                for group, acts in enumerate(actions):
-                    if t:
-                        pool.wait(group)
-                    pool.send(group, t, acts[t])
-            for group in range(len(actions)):
-                pool.wait(group)
+            pool.follow(actions)
             pool.carry()
             rounds += 1
         return rounds * steps * pool.slots / (time.perf_counter() - start)

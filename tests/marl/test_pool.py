@@ -6,13 +6,20 @@ import signal
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from marl import counting
 
+from hpml.marl.collect.hosted import parameters
+from hpml.marl.collect.player import Player
 from hpml.marl.collect.pool import STUBBORN, Pool
 from hpml.marl.collect.wire import episode_seed
 from hpml.marl.engine import package
+from hpml.marl.env import Observation
+from hpml.marl.networks import init_actors
+from hpml.marl.settings import Settings
 
 SEEDS, ENVIRONMENTS, STEPS = (3, 11), 3, 9
 needs_engine = pytest.mark.skipif(bool(package.missing()), reason="no engine for this platform")
@@ -32,21 +39,31 @@ def actions_of(pool, rollout):
     return np.stack(draws, axis=1)
 
 
-def play(pool, rollout=0, before_step=None):
-    """A rollout with one group ahead of the other; copies of what was played."""
-    actions = actions_of(pool, rollout)
-    for t in range(pool.steps):
-        for group, slots in enumerate(pool.groups):
-            if before_step is not None:
-                before_step(t, group)
-            if t:
-                pool.wait(group)
-            pool.send(group, t, actions[t, slots])
-    for group in range(len(pool.groups)):
-        pool.wait(group)
+def play(pool, rollout=0):
+    """A rollout with given actions; copies of what was played."""
+    pool.follow(actions_of(pool, rollout))
     played = {name: array.copy() for name, array in pool.arrays.items()}
     pool.carry()
     return played
+
+
+def kill_at(pool, worker, told):
+    """End a worker: before it is told to play, or when it has just been told and cannot have answered yet."""
+    process = pool._workers[worker].process
+    if told == "before":
+        process.kill()
+        process.wait()
+        return
+    process.send_signal(signal.SIGSTOP)  # so that the command finds it alive, and its answer never comes
+    tell = pool._workers[worker].tell
+
+    def tell_and_kill(*command):
+        pool._workers[worker].tell = tell
+        tell(*command)
+        process.kill()
+        process.wait()
+
+    pool._workers[worker].tell = tell_and_kill
 
 
 def same(one, other):
@@ -125,50 +142,70 @@ def test_a_worker_that_always_dies_is_given_up():
 @pytest.mark.parametrize("told", ["before", "after"])
 def test_a_killed_worker_is_replaced_with_nothing_changed(told):
     with open_pool() as pool:
-        whole = [play(pool, 0), play(pool, 1)]
+        whole = [play(pool, rollout) for rollout in range(3)]
     with open_pool() as pool:
-
-        def kill(t, group):
-            busy = any(worker.pending for worker in pool._workers)
-            if t == 5 and group == 0 and busy == (told == "after"):
-                process = pool._workers[1].process
-                process.kill()
-                process.wait()
-
-        first = play(pool, 0, kill if told == "after" else None)
-        if told == "before":
-            kill(5, 0)
-        same(whole[0], first)
+        same(whole[0], play(pool, 0))
+        kill_at(pool, 1, told)
         same(whole[1], play(pool, 1))
+        same(whole[2], play(pool, 2))
         assert pool.replaced == 1
 
 
-def test_a_worker_whose_substitute_dies_too_steps_once(tmp_path):
+def test_a_worker_whose_substitute_dies_too_plays_once(tmp_path):
     with open_pool() as pool:
         whole = play(pool)
     trap = tmp_path / "trap"
     with open_pool(options={"trap": str(trap)}) as pool:
-
-        def kill(t, group):
-            if t == 5 and group == 0:
-                trap.touch()
-                process = pool._workers[1].process
-                process.kill()
-                process.wait()
-
-        same(whole, play(pool, 0, kill))
+        trap.touch()
+        kill_at(pool, 1, "after")
+        same(whole, play(pool, 0))
         assert pool.replaced == 2
         assert not trap.exists()
+
+
+def policy_of(spec, seeds, memory=0):
+    """Parameters of a tiny policy for each seed."""
+    settings = Settings(hidden=8, sprites=4, memory=memory)
+    actors = [init_actors(jax.random.key(seed), spec, settings) for seed in seeds]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *actors)
+    return {name: np.asarray(array) for name, array in parameters(stacked).items()}
+
+
+@pytest.mark.parametrize("memory", [0, 6])
+def test_what_was_played_is_what_the_policy_does(memory):
+    spec = counting.make("counting").spec
+    policy = policy_of(spec, SEEDS, memory)
+    draws = np.random.default_rng(4).random((STEPS, len(SEEDS) * ENVIRONMENTS, spec.agents), np.float32)
+    shapes = {name: array.shape for name, array in policy.items()}
+    rollouts = []
+    for workers in (1, 4):
+        with open_pool(workers=workers, policy=shapes, memory=memory) as pool:
+            pool.play(policy, draws)
+            pool.carry()
+            pool.play(policy, draws[::-1])
+            rollouts.append({name: array.copy() for name, array in pool.arrays.items()})
+    same(*rollouts)
+    played = rollouts[0]
+    for slot in range(len(SEEDS) * ENVIRONMENTS):
+        player = Player(spec, {name: array[slot // ENVIRONMENTS] for name, array in policy.items()}, False)
+        for t in range(STEPS):
+            seen = Observation(*(played[name][t, slot] for name in ("vector", "image", "mask")))
+            known = played["memory"][t, slot] if memory else None
+            actions, log_probs, after = player.act(seen, known, draws[::-1][t, slot])
+            assert np.array_equal(played["actions"][t, slot], actions)
+            assert np.array_equal(played["log_probs"][t, slot], log_probs)
+            if memory:
+                expected = np.zeros_like(after) if played["done"][t, slot] else after
+                assert np.array_equal(played["memory"][t + 1, slot], expected)
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda pool: pool.send(0, 0, np.zeros((4, 3), int)), "2 agents"),
-        (lambda pool: pool.send(0, 0, np.full((4, 2), 5)), "0 to 4"),
-        (lambda pool: pool.send(0, STEPS, np.zeros((4, 2), int)), "no step 9"),
-        (lambda pool: pool.wait(1), "nothing was sent"),
-        (lambda pool: (pool.send(0, 0, np.zeros((4, 2), int)), pool.state()), "still stepping"),
+        (lambda pool: pool.follow(np.zeros((STEPS, 6, 3), int)), "2 agents"),
+        (lambda pool: pool.follow(np.full((STEPS, 6, 2), 5)), "0 to 4"),
+        (lambda pool: pool.follow(np.zeros((STEPS + 1, 6, 2), int)), "9 steps"),
+        (lambda pool: pool.play({}, np.zeros((STEPS, 6, 2))), "knows no policy"),
         (lambda pool: open_pool(state=pool.state(), environments=2), "go on with the seeds and environments"),
         (lambda pool: open_pool("matrix", "prisoners_dilemma"), "needs no workers"),
         (lambda pool: open_pool(seeds=()), "at least one seed"),
@@ -224,10 +261,7 @@ def test_the_engine_goes_on_after_a_resume_and_after_a_kill():
     with open_pool("meltingpot", "collaborative_cooking_circuit", state=saved, **settings) as pool:
         assert np.array_equal(pool.arrays["image"][0], whole[3]["image"][0])
 
-        def kill(t, group):
-            if t == 250 and group == 1:
-                os.kill(pool.processes()[0], signal.SIGKILL)
-
-        same(whole[3], play(pool, 3, kill))
+        kill_at(pool, 0, "after")
+        same(whole[3], play(pool, 3))
         same(whole[4], play(pool, 4))
         assert pool.replaced == 1

@@ -25,12 +25,12 @@ from hpml.experiment.course import (
 from hpml.experiment.evaluation import Episodes
 from hpml.experiment.meter import Meter
 from hpml.experiment.video import tile
-from hpml.marl.collect.hosted import Between, act_all, collect, learn_all, look_up, play
+from hpml.marl.collect.hosted import Between, collect, learn_all, look_up, parameters, play
 from hpml.marl.collect.pool import Pool
 from hpml.marl.env import Env
 from hpml.marl.learner import Trainer
 
-OVERLAP = 8  # environments from which stepping one half pays while the policies think about the other
+STRETCH = 128  # steps of an evaluation between two looks at what has ended
 FILM = -1  # the stream of episodes that are filmed; evaluations have 1 and more, training 0
 
 
@@ -59,7 +59,6 @@ class HostedCourse(Course):
         self._meter = Meter(self._learner.actors) if measure else None
         self._pool: Pool | None = None  # a run that goes on has another one
         self._keys = {purpose: seed_keys(seeds, purpose) for purpose in (WORLDS, EVALUATION)}
-        self._act = jax.jit(partial(act_all, trainer, jax.tree.structure(self._learner.actors)))
         self._learn = jax.jit(partial(learn_all, trainer), donate_argnums=0)
 
     def tree(self) -> Any:
@@ -115,18 +114,19 @@ class HostedCourse(Course):
 
     def evaluate(self, update: int, episodes: int) -> list[Episodes]:
         """See `Course.evaluate`."""
-        with self._open(self.seeds, episodes, 1, 1 + update) as pool:
+        with self._open(self.seeds, episodes, STRETCH, 1 + update) as pool:
             returns, lengths, shown = self._play(pool, self._learner.actors, update)
         return [Episodes(returns[s], lengths[s], shown[:, s]) for s in range(len(self.seeds))]
 
     def film(self, update: int, add: Callable[[Any], None]) -> None:
         """See `Course.film`."""
         actors = jax.tree.map(lambda x: x[:1], self._learner.actors)
-        with self._open(self.seeds[:1], 1, 1, FILM) as pool:
+        with self._open(self.seeds[:1], 1, STRETCH, FILM) as pool:
             self._play(pool, actors, update, lambda views: add(tile(views)))
 
     def _open(self, seeds: tuple[int, ...], environments: int, steps: int, stream: int, state: Any = None) -> Pool:
         family, name, options = self.place
+        shapes = {name: (len(seeds), *leaf.shape[1:]) for name, leaf in parameters(self._learner.actors).items()}
         return Pool(
             family,
             name,
@@ -135,8 +135,9 @@ class HostedCourse(Course):
             environments=environments,
             steps=steps,
             workers=self.workers,
-            # Two calls of a policy cost more than one: few environments are better thought about together.
-            groups=2 if not stream and len(seeds) * environments >= OVERLAP else 1,
+            policy=shapes,
+            shared=self.trainer.settings.share,
+            memory=self.trainer.settings.memory,
             stream=stream % 2**32,
             episodes=1 if stream else None,  # an evaluation needs no second engine for any of its slots
             state=state,
@@ -145,7 +146,7 @@ class HostedCourse(Course):
     def _update(self) -> Leg:
         pool, start = self.pool, time.perf_counter()
         replaced = pool.replaced
-        self._between, rollout = collect(self._act, pool, self._learner.actors, self._keys[WORLDS], self._between)
+        self._between, rollout = collect(pool, self._learner.actors, self._keys[WORLDS], self._between)
         collected = time.perf_counter()
         seen, book = look_up(rollout[0], self.spec.patch)
         self._learner, report, played = self._learn(self._learner, (seen, *rollout[1:]), self._between.running, book)
@@ -173,6 +174,4 @@ class HostedCourse(Course):
         """An evaluation episode in every slot; the draws depend on seed and update."""
         seeds = len(pool.seeds)
         keys = jax.vmap(jax.random.fold_in, (0, None))(self._keys[EVALUATION][:seeds], update)
-        nothing = self.trainer.memory(pool.environments)
-        memory = None if nothing is None else np.zeros((seeds, *nothing.shape), np.float32)
-        return play(self._act, pool, actors, keys, memory, self.spec.horizon or UNLIMITED, watch)
+        return play(pool, actors, keys, self.spec.horizon or UNLIMITED, watch)

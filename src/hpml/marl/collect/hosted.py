@@ -1,7 +1,7 @@
 """Hosted environments: playing through a pool of worker processes, and learning, all seeds at once.
 
-One group of environments steps while the policies think about the other. Draws depend on seed, step and environment
-alone, so that neither the groups nor the workers change anything.
+The policies play in the workers; here are the draws that they play by, which depend on seed, step and environment
+alone, and the way from what was played to the learner.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,8 @@ from hpml.marl.collect.tally import Tally, tally
 from hpml.marl.env import Observation
 from hpml.marl.learner import Learner, Report, Trainer
 from hpml.marl.networks import Actor
-from hpml.marl.policy import Played
 from hpml.marl.rollout import Rollout
 from hpml.marl.sprites import index
-
-Act = Callable[..., Played]  # `act_all`, compiled, its first two arguments given
 
 
 class Between(NamedTuple):
@@ -36,91 +33,72 @@ class Between(NamedTuple):
     steps: int
 
 
-def collect(act: Act, pool: Pool, actors: Actor, keys: jax.Array, between: Between) -> tuple[Between, tuple[Any, ...]]:
+def parameters(actors: Actor) -> dict[str, Any]:
+    """The parameters of the policies by their names in the tree, as the workers know them."""
+    leaves = jax.tree_util.tree_leaves_with_path(actors)
+    return {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in leaves}
+
+
+@partial(jax.jit, static_argnums=(2, 3, 4))
+def draw_all(keys: jax.Array, step: Any, steps: int, environments: int, agents: int) -> jax.Array:
+    """Numbers to play by, (steps, seeds, environments, agents), uniform on [0, 1)."""
+
+    def one(key: jax.Array, number: Any) -> jax.Array:
+        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, step), number), (steps, agents))
+
+    every = jax.vmap(jax.vmap(one, (None, 0)), (0, None))(keys, np.arange(environments, dtype=np.uint32))
+    return jax.numpy.moveaxis(every, 2, 0)
+
+
+def roll(pool: Pool, actors: Actor, keys: jax.Array, step: int) -> None:
+    """A rollout of every slot with the policies as they are; `keys` has one for each seed."""
+    shape = pool.steps, pool.environments, pool.spec.agents
+    policy, draws = jax.device_get((parameters(actors), draw_all(keys, step, *shape)))
+    pool.play(policy, draws.reshape(pool.steps, pool.slots, pool.spec.agents))
+
+
+def collect(pool: Pool, actors: Actor, keys: jax.Array, between: Between) -> tuple[Between, tuple[Any, ...]]:
     """Play as many steps as the pool holds, all seeds at once.
 
     Gives what the next rollout goes on from, and the parts of a `Rollout`: arrays (times, seeds, environments, ...).
-    `keys` has one for each seed.
     """
-    T, S, E, agents = pool.steps, len(pool.seeds), pool.environments, pool.spec.agents
-    leaves, bits = jax.tree.leaves(actors), jax.random.key_data(keys)
-    starts = np.empty((T + 1, S, E), bool)
-    starts[0] = between.starts
-    log_probs = np.empty((T, S, E, agents), np.float32)
-    memory = None if between.memory is None else np.empty((T + 1, *between.memory.shape), np.float32)
-    if memory is not None:
-        memory[0] = between.memory
-    groups = range(len(pool.groups))
-
-    def arrive(group: int, t: int) -> None:
-        """What a group's step t led to; where an episode ended nothing is known any more."""
-        pool.wait(group)
-        chosen = slice(group, None, len(groups))
-        starts[t + 1, :, chosen] = pool.arrays["done"][t].reshape(S, E)[:, chosen]
-        if memory is not None:
-            memory[t + 1, :, chosen][starts[t + 1, :, chosen]] = 0.0
-
-    for t in range(T):
-        for group in groups:
-            if t:
-                arrive(group, t - 1)
-            chosen = slice(group, None, len(groups))
-            known = None if memory is None else memory[t, :, chosen]
-            seen = _by_seed(pool.observation(t, group), S)
-            numbers = np.arange(E, dtype=np.uint32)[chosen]
-            played = act(leaves, seen, known, starts[t, :, chosen], bits, between.steps + t, numbers)
-            pool.send(group, t, np.asarray(played.actions))
-            log_probs[t, :, chosen] = played.log_probs
-            if memory is not None:
-                memory[t + 1, :, chosen] = played.memory
-    for group in groups:
-        arrive(group, T - 1)
-    then = Between(starts[T], None if memory is None else memory[T], between.running, between.steps + T)
+    T, S, E = pool.steps, len(pool.seeds), pool.environments
+    if between.memory is not None:
+        pool.arrays["memory"][0] = between.memory.reshape(pool.arrays["memory"].shape[1:])
+    roll(pool, actors, keys, between.steps)
     part = lambda name: pool.arrays[name].reshape(len(pool.arrays[name]), S, E, *pool.arrays[name].shape[2:])  # noqa: E731
+    starts = np.concatenate([between.starts[None], part("done")])
+    memory = None if between.memory is None else part("memory")
     seen = Observation(**{name: part(name) for name in Observation._fields if name in pool.arrays})
-    return then, (seen, starts, memory, part("actions"), log_probs, part("rewards"), part("convention"))
+    last = None if memory is None else memory[T].copy()
+    then = Between(starts[T], last, between.running, between.steps + T)
+    return then, (seen, starts, memory, *(part(name) for name in ("actions", "log_probs", "rewards", "convention")))
 
 
 def play(
-    act: Act,
-    pool: Pool,
-    actors: Actor,
-    keys: jax.Array,
-    memory: Any,
-    longest: int,
-    watch: Callable[[np.ndarray], None] | None = None,
+    pool: Pool, actors: Actor, keys: jax.Array, longest: int, watch: Callable[[np.ndarray], None] | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """An episode in every slot: returns (S, episodes, agents), lengths, conventions (T, S, episodes, agents).
 
-    Nothing is learnt. `memory` is what the actors know at first, (S, episodes, agents, units) or None, `longest` how
-    many steps are played at most; `watch` is shown the pictures of the first slot, (agents, height, width, channels),
-    before each step.
+    Nothing is learnt. `longest` is how many steps are played at most; `watch` is shown the pictures of the first slot,
+    (agents, height, width, channels), before each of its steps.
     """
     S, episodes, agents = len(pool.seeds), pool.environments, pool.spec.agents
-    leaves, bits = jax.tree.leaves(actors), jax.random.key_data(keys)
-    over, returns = np.zeros((S, episodes), bool), np.zeros((S, episodes, agents), np.float32)
-    lengths, shown = np.zeros((S, episodes), np.int64), []
-    numbers = np.arange(episodes, dtype=np.uint32)
-    for t in range(longest):
-        if watch is not None:
-            watch(pool.observation(0).image[0])
-        starts = np.full((S, episodes), t == 0)
-        played = act(leaves, _by_seed(pool.observation(0), S), memory, starts, bits, t, numbers)
-        actions, _, memory = jax.device_get(played)
-        flat = actions.reshape(S * episodes, agents)
-        for group, slots in enumerate(pool.groups):
-            pool.send(group, 0, flat[slots])
-        for group in range(len(pool.groups)):
-            pool.wait(group)
-        rewards, done, convention = (pool.arrays[name][0] for name in ("rewards", "done", "convention"))
-        returns += np.where(over[..., None], 0.0, rewards.reshape(S, episodes, agents))
-        shown.append(np.where(over[..., None], -1, convention.reshape(S, episodes, agents)))
-        lengths += ~over
-        over |= done.reshape(S, episodes)
+    over, returns = np.zeros(pool.slots, bool), np.zeros((pool.slots, agents), np.float32)
+    lengths, shown = np.zeros(pool.slots, np.int64), []
+    for step in range(0, longest, pool.steps):
+        roll(pool, actors, keys, step)
+        for t in range(min(pool.steps, longest - step)):
+            if watch is not None and not over[0]:
+                watch(pool.arrays["image"][t, 0])
+            returns += np.where(over[:, None], 0.0, pool.arrays["rewards"][t])
+            shown.append(np.where(over[:, None], -1, pool.arrays["convention"][t]).reshape(S, episodes, agents))
+            lengths += ~over
+            over |= pool.arrays["done"][t]
         if over.all():
             break
         pool.carry()
-    return returns, lengths, np.stack(shown)
+    return returns.reshape(S, episodes, agents), lengths.reshape(S, episodes), np.stack(shown)
 
 
 def look_up(seen: Observation, side: int) -> tuple[Observation, Any]:
@@ -129,35 +107,6 @@ def look_up(seen: Observation, side: int) -> tuple[Observation, Any]:
         return seen, None
     found = index(seen.image, side)
     return (seen, None) if found is None else (seen._replace(image=found[0]), found[1])
-
-
-def _by_seed(observation: Observation, seeds: int) -> Observation:
-    """Arrays (seeds, environments, ...), in one piece: JAX takes others in number by number."""
-    return jax.tree.map(lambda x: np.ascontiguousarray(x.reshape(seeds, len(x) // seeds, *x.shape[1:])), observation)
-
-
-def act_all(
-    trainer: Trainer,
-    structure: Any,
-    actors: list[Any],
-    seen: Observation,
-    memory: Any,
-    starts: Any,
-    keys: Any,
-    step: Any,
-    numbers: Any,
-) -> Played:
-    """Every seed's actions in its environments `numbers` at one step; a draw depends on seed, step and environment.
-
-    `actors` are the leaves of a tree of this `structure`, and `keys` the bits of keys: with the tree and the keys
-    themselves each call starts some 300 microseconds later.
-    """
-
-    def one(actors: Any, seen: Observation, memory: Any, starts: Any, key: Any) -> Played:
-        now = jax.random.fold_in(jax.random.wrap_key_data(key), step)
-        return trainer.act(actors, seen, memory, starts, jax.vmap(partial(jax.random.fold_in, now))(numbers))
-
-    return jax.vmap(one)(jax.tree.unflatten(structure, actors), seen, memory, starts, keys)
 
 
 def learn_all(

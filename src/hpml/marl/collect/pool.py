@@ -1,11 +1,10 @@
-"""Environments in worker processes: S seeds times E environments, stepped side by side into shared arrays.
+"""Environments in worker processes: S seeds times E environments, played side by side into shared arrays.
 
 Slot `seed * E + environment` plays its own row of episodes, whose seeds depend on (seed, environment, episode) alone:
-how many workers there are, and what else is played, changes nothing. Environments are dealt to two groups by their
-number, even and odd, so that one group steps while the policy thinks about the other:
+how many workers there are, and what else is played, changes nothing. The policies are where the environments are:
 
-    pool.send(group, t, actions)     # begin step t of a group
-    pool.wait(group)                 # ... and have its rewards[t], done[t] and what is seen at t + 1
+    pool.play(policy, draws)         # a rollout of every slot: what is seen, done and drawn stands in the arrays
+    pool.carry()                     # what was seen last is what the next rollout begins with
 
 Where an episode ends, what is seen next is the first observation of the next episode. Nothing of an environment's
 inside is ever saved: a slot is its episode's number and the actions so far, and is rebuilt by playing them again.
@@ -22,24 +21,22 @@ import numpy as np
 
 from hpml.marl.collect import wire
 from hpml.marl.collect.process import Worker
-from hpml.marl.collect.shared import allocate, attach, layout
-from hpml.marl.env import Env, Observation, Spec
+from hpml.marl.collect.shared import POLICY, allocate, attach, layout
+from hpml.marl.env import Env, Spec
 
-STUBBORN = 3  # ends of a worker in a row, without a step between them, after which another try makes no sense
+STUBBORN = 3  # ends of a worker in a row, without a rollout between them, after which another try makes no sense
 
 
 class Pool:
     """Worker processes and the arrays that they write.
 
-    - `arrays`: image, vector, mask, actions, rewards, done, convention by name, time first, then slots; what is seen
-      has `steps + 1` times.
-    - `groups`: the slots of each group; with one environment a seed there is one group.
+    - `arrays`: image, vector, mask, memory, actions, log_probs, rewards, done, convention by name, time first, then
+      slots; what is seen and known has `steps + 1` times.
     - `replaced`: how many workers have ended unasked and been replaced.
     """
 
     spec: Spec
     arrays: dict[str, np.ndarray]
-    groups: tuple[np.ndarray, ...]
     replaced: int
 
     def __init__(
@@ -52,7 +49,9 @@ class Pool:
         environments: int,
         steps: int,
         workers: int | None = None,
-        groups: int = 2,
+        policy: Mapping[str, tuple[int, ...]] | None = None,
+        shared: bool = False,
+        memory: int = 0,
         stream: int = 0,
         episodes: int | None = None,
         state: Mapping[str, Any] | None = None,
@@ -62,7 +61,8 @@ class Pool:
         - `family`: a file in `envs/`, or a module of your own with `make(name, **options)`.
         - `steps`: how many steps the arrays hold.
         - `workers`: how many processes; one a core if None.
-        - `groups`: 2, or 1 where all environments should step together.
+        - `policy`: the shapes of the policies' parameters by name, seeds first, as `Player` has them; None where the
+          actions will be given. `shared`: one actor is everybody's. `memory`: units that the actors remember with.
         - `stream`: another number gives other episodes to the same seeds, as evaluation needs them.
         - `episodes`: how many a slot plays; then it rests, with rewards of 0 and `done`. Without an end if None.
         - `state`: what `state()` returned; the slots go on from there.
@@ -76,20 +76,15 @@ class Pool:
         if not len(seeds) or environments < 1 or steps < 1 or (workers is not None and workers < 1):
             raise ValueError("a pool needs at least one seed, one environment, one step and one worker.")
         self.spec, self.seeds, self.environments, self.steps = env.spec, tuple(seeds), environments, steps
+        self._policy, self._shared = dict(policy or {}), shared
         slots = len(seeds) * environments
-        number = np.arange(slots) % environments
-        self.groups = tuple(np.flatnonzero(number % groups == g) for g in range(min(groups, environments)))
         self._restore(state, slots)
-        self._fields = layout(env.spec, steps, slots)
+        self._fields = layout(env.spec, steps, slots, policy, memory)
         self._memory = allocate(self._fields)
         self.arrays = attach(self._memory, self._fields)
         self.arrays["convention"][:] = -1
         count = min(slots, workers or _cores())
-        dealt = np.concatenate(self.groups)
-        self._workers = [Worker(sorted(dealt[i::count].tolist())) for i in range(count)]
-        self._crews = [
-            [each for each in self._workers if set(each.slots) & set(slots.tolist())] for slots in self.groups
-        ]
+        self._workers = [Worker(part.tolist()) for part in np.array_split(np.arange(slots), count)]
         for worker in self._workers:
             worker.launch(self._memory)
         for worker in self._workers:  # all of them build at once
@@ -111,62 +106,42 @@ class Pool:
         """The workers' process numbers."""
         return tuple(worker.process.pid for worker in self._workers if worker.process is not None)
 
-    def observation(self, t: int, group: int | None = None) -> Observation:
-        """What the slots of a group, or all of them, see at time t: (slots, agents, ...)."""
-        chosen = slice(None) if group is None else self._slice(group)
-        part = lambda name: self.arrays[name][t, chosen] if name in self.arrays else None  # noqa: E731
-        return Observation(vector=part("vector"), image=part("image"), mask=part("mask"))
+    def play(self, policy: Mapping[str, np.ndarray], draws: np.ndarray) -> None:
+        """A rollout of every slot by the policies; `draws` (steps, slots, agents) are uniform on [0, 1)."""
+        if not self._policy:
+            raise ValueError("this pool knows no policy: give the shapes of its parameters when it is made.")
+        for name in self._policy:
+            self.arrays[POLICY + name][:] = policy[name]
+        self.arrays["draws"][:] = draws
+        self._roll(wire.ACT, self.steps)
 
-    def send(self, group: int, t: int, actions: Any) -> None:
-        """Begin step t of a group with these actions, (slots of the group, agents)."""
+    def follow(self, actions: Any) -> None:
+        """A rollout of every slot with these actions, (steps, slots, agents)."""
         acts, spec = np.asarray(actions), self.spec
-        expected = (len(self.groups[group]), spec.agents)
-        if acts.size != expected[0] * expected[1] or acts.shape[-1] != spec.agents:
+        if acts.ndim != 3 or acts.shape[1:] != (self.slots, spec.agents) or not 1 <= len(acts) <= self.steps:
             raise ValueError(
-                f"{spec.name} has {spec.agents} agents, and this group {expected[0]} environments: "
-                f"the actions must have the shape {expected}, got {acts.shape}."
+                f"{spec.name} has {spec.agents} agents, this pool {self.slots} environments and {self.steps} steps: "
+                f"the actions must have the shape {(self.steps, self.slots, spec.agents)}, got {acts.shape}."
             )
         if acts.dtype.kind not in "iu" or acts.min() < 0 or acts.max() >= spec.actions:
             raise ValueError(f"actions of {spec.name} are the integers 0 to {spec.actions - 1}.")
-        if not 0 <= t < self.steps:
-            raise ValueError(f"the arrays hold the steps 0 to {self.steps - 1}, there is no step {t}.")
-        if any(entry[0] == group for worker in self._crews[group] for entry in worker.pending):
-            raise ValueError("this group is still stepping: wait for it first.")
-        self.arrays["actions"][t, self._slice(group)] = acts.reshape(expected)
-        for worker in self._crews[group]:
-            worker.pending.append([group, t, False])
-            worker.tell(group, t)
-
-    def wait(self, group: int) -> None:
-        """Until the step that was sent to this group is done."""
-        t = None
-        for worker in self._crews[group]:
-            entry = next((each for each in worker.pending if each[0] == group), None)
-            if entry is not None:
-                t = entry[1]
-                while not entry[2]:
-                    self._hear(worker)
-        if t is None:
-            raise ValueError("nothing was sent to this group.")
-        for worker in self._crews[group]:
-            worker.pending = [each for each in worker.pending if each[0] != group]
-        self._record(t, self.groups[group])
+        self.arrays["actions"][: len(acts)] = acts
+        self._roll(wire.FOLLOW, len(acts))
 
     def carry(self) -> None:
         """What was seen last becomes what is seen first: before the next rollout."""
-        for name in ("image", "vector", "mask"):
+        for name in ("image", "vector", "mask", "memory"):
             if name in self.arrays:
                 self.arrays[name][0] = self.arrays[name][-1]
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on: each slot's episode, how many steps of it are played, and their actions."""
-        if any(worker.pending for worker in self._workers):
-            raise ValueError("a group is still stepping: wait for it before its state is taken.")
-        longest = int(self._length.max(initial=0))
+        played = self._played[:, : int(self._length.max())]
+        known = np.arange(played.shape[1]) < self._length[:, None]  # behind it stand actions of episodes that are over
         return {
             "episode": self._episode.copy(),
             "length": self._length.copy(),
-            "actions": self._played[:, :longest].copy(),
+            "actions": np.where(known[..., None], played, 0).astype(played.dtype),
         }
 
     def close(self) -> None:
@@ -182,11 +157,6 @@ class Pool:
 
     def __exit__(self, kind: type | None, problem: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-    def _slice(self, group: int) -> Any:
-        # A slice makes views where an index array would copy.
-        count = len(self.groups)
-        return slice(group, None, count) if self.environments % count == 0 else self.groups[group]
 
     def _restore(self, state: Mapping[str, Any] | None, slots: int) -> None:
         agents, dtype = self.spec.agents, np.min_scalar_type(self.spec.actions - 1)
@@ -204,23 +174,35 @@ class Pool:
                 "go on with the seeds and environments of that run."
             )
 
-    def _record(self, t: int, slots: np.ndarray) -> None:
-        if self._episodes is not None:
-            slots = slots[self._episode[slots] < self._episodes]
-        longest = int(self._length[slots].max(initial=0)) + 1
+    def _roll(self, kind: int, steps: int) -> None:
+        for worker in self._workers:
+            worker.tell(kind, steps)
+        for worker in self._workers:
+            while worker.told is not None:
+                self._hear(worker)
+        self._record(steps)
+
+    def _record(self, steps: int) -> None:
+        """Note what was played of each slot's episode, which is how it is rebuilt."""
+        longest = int(self._length.max()) + steps
         if longest > self._played.shape[1]:
-            more = np.zeros((self.slots, max(256, self._played.shape[1]), self.spec.agents), self._played.dtype)
+            more = np.zeros((self.slots, max(256, longest), self.spec.agents), self._played.dtype)
             self._played = np.concatenate([self._played, more], axis=1)
-        self._played[slots, self._length[slots]] = self.arrays["actions"][t, slots]
-        done = self.arrays["done"][t, slots]
-        self._episode[slots] += done
-        self._length[slots] = np.where(done, 0, self._length[slots] + 1)
+        for slot in range(self.slots):
+            ends = np.flatnonzero(self.arrays["done"][:steps, slot])
+            first, begun = (ends[-1] + 1, 0) if len(ends) else (0, self._length[slot])
+            self._episode[slot] += len(ends)
+            self._length[slot] = begun + steps - first
+            if self._episodes is not None and self._episode[slot] >= self._episodes:  # it rests, and `done` goes on
+                self._episode[slot], self._length[slot] = self._episodes, 0
+            else:
+                self._played[slot, begun : self._length[slot]] = self.arrays["actions"][first:steps, slot]
 
     def _job(self, worker: Worker) -> wire.Job:
         slots = tuple(
             wire.Slot(
                 index=slot,
-                group=slot % self.environments % len(self.groups),
+                place=slot // self.environments,
                 seed=self.seeds[slot // self.environments],
                 environment=slot % self.environments,
                 episode=int(self._episode[slot]),
@@ -228,10 +210,16 @@ class Pool:
             )
             for slot in worker.slots
         )
-        # A replaced worker finds what it showed before in the arrays already.
-        first = -1 if worker.ready else 0
         return wire.Job(
-            self._family, self._name, self._options, self._stream, slots, self._fields, first, self._episodes
+            self._family,
+            self._name,
+            self._options,
+            self._stream,
+            slots,
+            self._fields,
+            not worker.ready,  # a replaced worker finds what it showed before in the arrays already
+            self._episodes,
+            self._shared,
         )
 
     def _order(self, worker: Worker) -> None:
@@ -241,7 +229,7 @@ class Pool:
     def _await_ready(self, worker: Worker) -> bool:
         """Whether it got ready itself; another one has taken its place if not."""
         try:
-            kind, _, imports_jax = wire.receive(worker.replies)
+            kind, imports_jax = wire.receive(worker.replies)
         except EOFError:
             self._replace(worker)
             return False
@@ -251,13 +239,12 @@ class Pool:
 
     def _hear(self, worker: Worker) -> None:
         try:
-            kind, group, _ = wire.receive(worker.replies)
+            kind, _ = wire.receive(worker.replies)
         except EOFError:
             self._replace(worker)
             return
         self._check(worker, kind)
-        worker.ends = 0
-        next(each for each in worker.pending if each[0] == group)[2] = True
+        worker.ends, worker.told = 0, None
 
     def _check(self, worker: Worker, kind: int) -> None:
         if kind == wire.FAILED:
@@ -266,22 +253,20 @@ class Pool:
             raise RuntimeError(f"{self.spec.name} failed in a worker: {sentence}")
 
     def _replace(self, worker: Worker) -> None:
-        """Another process plays the slots again up to where they were, then gets the commands that are open."""
+        """Another process plays the slots again up to where the rollout began, then is told what this one was told."""
         worker.dismiss()
         self.replaced += 1
         worker.ends += 1
         if worker.ends >= STUBBORN:
             self.close()
             raise RuntimeError(
-                f"a worker of {self.spec.name} ended {STUBBORN} times in a row at the same step: "
+                f"a worker of {self.spec.name} ended {STUBBORN} times in a row at the same place: "
                 "the engine crashes there, or memory is short; fewer environments or workers need less of it."
             )
         worker.launch(self._memory)
         self._order(worker)
-        if self._await_ready(worker):
-            for entry in worker.pending:
-                entry[2] = False
-                worker.tell(entry[0], entry[1])
+        if self._await_ready(worker) and worker.told is not None:
+            worker.tell(*worker.told)
 
 
 def _cores() -> int:

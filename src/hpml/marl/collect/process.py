@@ -4,8 +4,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from hpml.marl.collect import wire
 
@@ -14,9 +13,9 @@ from hpml.marl.collect import wire
 class Worker:
     """A process and its slots.
 
-    - `pending`: the commands whose results the pool has not taken yet, as [group, t, answered].
+    - `told`: what it was told and has not done yet, as the kind of the command and how many steps; or None.
     - `ready`: whether it has ever shown its first observations.
-    - `ends`: how often it has ended in a row without a step between.
+    - `ends`: how often it has ended in a row without a rollout between.
     """
 
     slots: list[int]
@@ -26,7 +25,7 @@ class Worker:
     ready: bool = False
     imports_jax: bool = False
     ends: int = 0
-    pending: list[list[Any]] = field(default_factory=list)
+    told: tuple[int, int] | None = None
 
     def launch(self, memory: int) -> None:
         """Start it, with its ends of the pipes and the shared memory.
@@ -52,10 +51,11 @@ class Worker:
             os.close(theirs_in)
             os.close(theirs_out)
 
-    def tell(self, group: int, t: int) -> None:
-        """Begin step t of a group. That nobody listens any more shows when the answer is waited for."""
+    def tell(self, kind: int, steps: int) -> None:
+        """Play so many steps. That nobody listens any more shows when the answer is waited for."""
+        self.told = kind, steps
         with suppress(BrokenPipeError):
-            wire.send(self.commands, wire.READY, group, t)
+            wire.send(self.commands, kind, steps)
 
     def dismiss(self) -> None:
         """End it, if it has not ended."""

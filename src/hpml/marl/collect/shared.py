@@ -7,6 +7,7 @@ that holds it, however that ended.
 import mmap
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from hpml.marl.env import Spec
 
+POLICY = "policy."  # what the names of a policy's parameters begin with
 ALIGNED = 64  # bytes; JAX takes arrays on such addresses without copying
 
 
@@ -32,8 +34,13 @@ class Field:
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-def layout(spec: Spec, steps: int, slots: int) -> tuple[Field, ...]:
-    """The arrays of a rollout, time first: what is seen has one entry more than what is done."""
+def layout(
+    spec: Spec, steps: int, slots: int, policy: Mapping[str, tuple[int, ...]] | None = None, memory: int = 0
+) -> tuple[Field, ...]:
+    """The arrays of a rollout, time first: what is seen and known has one entry more than what is done.
+
+    With a `policy`, the shapes of its parameters by name, they have their places too, as POLICY and the name.
+    """
     wanted: list[tuple[str, tuple[int, ...], str]] = [
         ("vector", (steps + 1, slots, spec.agents, spec.vector), "float32"),
         ("actions", (steps, slots, spec.agents), "int32"),
@@ -45,6 +52,11 @@ def layout(spec: Spec, steps: int, slots: int) -> tuple[Field, ...]:
         wanted.append(("image", (steps + 1, slots, spec.agents, *spec.image), "uint8"))
     if spec.masked:
         wanted.append(("mask", (steps + 1, slots, spec.agents, spec.actions), "bool"))
+    if policy is not None:
+        wanted += [(name, (steps, slots, spec.agents), "float32") for name in ("draws", "log_probs")]
+        wanted += [(POLICY + name, shape, "float32") for name, shape in policy.items()]
+    if memory:
+        wanted.append(("memory", (steps + 1, slots, spec.agents, memory), "float32"))
     fields, offset = [], 0
     for name, shape, dtype in wanted:
         fields.append(Field(name, shape, dtype, offset))

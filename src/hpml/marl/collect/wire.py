@@ -13,16 +13,20 @@ import numpy as np
 
 from hpml.marl.collect.shared import Field
 
-READY, FAILED = 0, 1
-_HEAD = struct.Struct("<iii")
+READY, FAILED = 0, 1  # what a worker says
+ACT, FOLLOW = 0, 1  # what it is told: play by the policies, or by the actions that are there
+_HEAD = struct.Struct("<ii")
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One environment of one seed: which episode it is in, and the actions of that episode so far."""
+    """One environment of one seed: which episode it is in, and the actions of that episode so far.
+
+    `place` is the seed's among those that are played, and `seed` itself a part of its episodes' seeds.
+    """
 
     index: int
-    group: int
+    place: int
     seed: int
     environment: int
     episode: int
@@ -33,8 +37,8 @@ class Slot:
 class Job:
     """What a worker does: which environment it plays, in which slots, and where the arrays are.
 
-    `family` is the module with the environment's `make`; `first` is where in time its first observation goes, -1 for
-    nowhere; a slot rests after its `episodes`.
+    `family` is the module with the environment's `make`; `show` says whether the first observations are to be shown at
+    time 0; a slot rests after its `episodes`; `shared` says that one actor is everybody's.
     """
 
     family: str
@@ -43,8 +47,9 @@ class Job:
     stream: int
     slots: tuple[Slot, ...]
     fields: tuple[Field, ...]
-    first: int
+    show: bool
     episodes: int | None
+    shared: bool
 
 
 def episode_seed(seed: int, stream: int, environment: int, episode: int) -> int:
@@ -53,13 +58,13 @@ def episode_seed(seed: int, stream: int, environment: int, episode: int) -> int:
     return int(entropy.generate_state(1)[0] % (2**31 - 2)) + 1
 
 
-def send(descriptor: int, kind: int, first: int, second: int) -> None:
-    """Three numbers; BrokenPipeError where nobody listens any more."""
-    os.write(descriptor, _HEAD.pack(kind, first, second))
+def send(descriptor: int, kind: int, number: int) -> None:
+    """Two numbers; BrokenPipeError where nobody listens any more."""
+    os.write(descriptor, _HEAD.pack(kind, number))
 
 
-def receive(descriptor: int) -> tuple[int, int, int]:
-    """Three numbers; EOFError where the other side has ended."""
+def receive(descriptor: int) -> tuple[int, int]:
+    """Two numbers; EOFError where the other side has ended."""
     return _HEAD.unpack(_read(descriptor, _HEAD.size))
 
 

@@ -1,8 +1,9 @@
-"""The process that plays: steps its slots when told to, and builds their next episodes meanwhile.
+"""The process that plays: its slots' rollouts, one after another, and their next episodes are built meanwhile.
 
-It imports no JAX. Results go straight into the shared arrays. An environment may offer `advance(state, actions,
-observation, rewards, convention) -> done`, which writes into given arrays, and `skip(state, actions)`, which looks at
-nothing; the others are stepped and copied.
+It imports no JAX. A slot plays all its steps before the next one begins, since engines that take turns push each other
+out of the processor's memory. Results go straight into the shared arrays. An environment may offer `advance(state,
+actions, observation, rewards, convention) -> done`, which writes into given arrays, and `skip(state, actions)`, which
+looks at nothing; the others are stepped and copied.
 """
 
 import importlib
@@ -16,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from hpml.marl.collect import wire
-from hpml.marl.collect.shared import attach
+from hpml.marl.collect.player import Player
+from hpml.marl.collect.shared import POLICY, attach
 from hpml.marl.env import Env, Observation
 
 IDLE = 5  # milliseconds without a command, after which there is time to tidy up
 BEHIND = 5  # how much less urgent building is, in the system's units of niceness
-LEFT_OVER = 4  # finished episodes that may wait for such a time; of more, one goes with every step
+LEFT_OVER = 4  # finished episodes that may wait for such a time; of more, one goes with every rollout
 
 
 class Lane:
@@ -30,11 +32,12 @@ class Lane:
     def __init__(
         self, env: Env, slot: wire.Slot, job: wire.Job, arrays: dict[str, np.ndarray], builder: ThreadPoolExecutor
     ):
-        self.env, self.index, self.group = env, slot.index, slot.group
+        self.env, self.index, self.place = env, slot.index, slot.place
         self._seed, self._episodes = (slot.seed, job.stream, slot.environment), job.episodes
         self._arrays, self._builder = arrays, builder
         self._advance = getattr(env, "advance", None)
-        self._places: dict[int, tuple[Any, ...]] = {}
+        self._kept: dict[int, tuple[Any, ...]] = {}
+        self._sights: dict[int, Observation] = {}
         self.episode = slot.episode
         self.state: Any = None
         if self._episodes is None or slot.episode < self._episodes:
@@ -59,19 +62,41 @@ class Lane:
         if self._episodes is None or self.episode + 1 < self._episodes:
             self._next = self._builder.submit(self._reset, self.episode + 1)
 
-    def show(self, t: int) -> None:
-        """The current observation into the arrays of time t."""
+    def show(self) -> None:
+        """The current observation into the arrays of time 0."""
         if self.state is not None:
-            self._write(self._seen, t)
+            self._write(self._seen, 0)
 
-    def step(self, t: int) -> Any:
-        """The actions of time t; what they led to. Returns the state of an episode that ended, to be let go."""
+    def play(self, steps: int, player: Player | None) -> list[Any]:
+        """A rollout from time 0, by the policies or by the actions that are there.
+
+        Returns the states of episodes that ended, to be let go.
+        """
+        over = []
+        for t in range(steps):
+            if player is not None and self.state is not None:
+                self._act(t, player)
+            ended = self._step(t)
+            if ended is not None:
+                over.append(ended)
+        return over
+
+    def _act(self, t: int, player: Player) -> None:
+        arrays, i = self._arrays, self.index
+        known = arrays["memory"][t, i] if "memory" in arrays else None
+        actions, log_probs, known = player.act(self._seen_at(t), known, arrays["draws"][t, i])
+        arrays["actions"][t, i], arrays["log_probs"][t, i] = actions, log_probs
+        if known is not None:
+            arrays["memory"][t + 1, i] = known
+
+    def _step(self, t: int) -> Any:
+        """The actions of time t, and what they led to; the state of an episode that ended."""
         arrays, i = self._arrays, self.index
         if self.state is None:
             arrays["rewards"][t, i], arrays["convention"][t, i], arrays["done"][t, i] = 0.0, -1, True
             return None
         if self._advance is not None:
-            done = self._advance(self.state, *self._views(t))
+            done = self._advance(self.state, *self._places(t))
         else:
             self.state, step = self.env.step(self.state, arrays["actions"][t, i], None)
             done = bool(step.done)
@@ -80,6 +105,8 @@ class Lane:
         arrays["done"][t, i] = done
         if not done:
             return None
+        if "memory" in arrays:
+            arrays["memory"][t + 1, i] = 0.0
         over = self.state
         self.state, self.episode = None, self.episode + 1
         if self._next is not None:
@@ -89,13 +116,18 @@ class Lane:
             self.build_ahead()
         return over
 
-    def _views(self, t: int) -> tuple[Any, ...]:
+    def _places(self, t: int) -> tuple[Any, ...]:
         """Where step t has its actions and leaves its results; kept, since making views costs as much as filling."""
-        if t not in self._places:
-            part = lambda name, t=t: self._arrays[name][t, self.index] if name in self._arrays else None  # noqa: E731
-            seen = Observation(**{name: part(name, t + 1) for name in Observation._fields})
-            self._places[t] = (part("actions"), seen, part("rewards"), part("convention"))
-        return self._places[t]
+        if t not in self._kept:
+            part = lambda name: self._arrays[name][t, self.index]  # noqa: E731
+            self._kept[t] = (part("actions"), self._seen_at(t + 1), part("rewards"), part("convention"))
+        return self._kept[t]
+
+    def _seen_at(self, t: int) -> Observation:
+        if t not in self._sights:
+            found = {name: self._arrays.get(name) for name in Observation._fields}
+            self._sights[t] = Observation(**{k: None if x is None else x[t, self.index] for k, x in found.items()})
+        return self._sights[t]
 
     def _write(self, seen: Observation, t: int) -> None:
         for name, value in seen._asdict().items():
@@ -121,13 +153,12 @@ def work(commands: int, replies: int, memory: int) -> None:
         if select.select([commands], [], [], 0)[0]:  # Nothing is said before everything is ready: the parent is gone.
             return
         lanes.append(Lane(env, slot, job, arrays, builder))
-        if job.first >= 0:
-            lanes[-1].show(job.first)
-    wire.send(replies, wire.READY, -1, sum("jax" in name.split(".")[0] for name in sys.modules))
-    groups: dict[int, list[Lane]] = {}
+        if job.show:
+            lanes[-1].show()
+    wire.send(replies, wire.READY, sum("jax" in name.split(".")[0] for name in sys.modules))
     for lane in lanes:
         lane.build_ahead()
-        groups.setdefault(lane.group, []).append(lane)
+    policy = {name.removeprefix(POLICY): array for name, array in arrays.items() if name.startswith(POLICY)}
     over: list[Any] = []
     listening = select.poll()
     listening.register(commands, select.POLLIN)
@@ -136,12 +167,14 @@ def work(commands: int, replies: int, memory: int) -> None:
             env.close(over.pop())
         if len(over) > LEFT_OVER:
             env.close(over.pop())
-        _, group, t = wire.receive(commands)
-        for lane in groups[group]:
-            ended = lane.step(t)
-            if ended is not None:
-                over.append(ended)
-        wire.send(replies, wire.READY, group, t)
+        kind, steps = wire.receive(commands)
+        players: dict[int, Player] = {}
+        for lane in lanes:
+            if kind == wire.ACT and lane.place not in players:
+                own = {name: array[lane.place] for name, array in policy.items()}
+                players[lane.place] = Player(env.spec, own, job.shared)
+            over += lane.play(steps, players.get(lane.place))
+        wire.send(replies, wire.READY, steps)
 
 
 def main(commands: int, replies: int, memory: int) -> None:
@@ -153,7 +186,7 @@ def main(commands: int, replies: int, memory: int) -> None:
     except BaseException as problem:
         sentence = str(problem) if isinstance(problem, ValueError) else f"{type(problem).__name__}: {problem}"
         try:
-            wire.send(replies, wire.FAILED, 0, 0)
+            wire.send(replies, wire.FAILED, 0)
             wire.send_object(replies, sentence)
         except BrokenPipeError:
             pass

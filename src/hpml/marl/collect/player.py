@@ -1,0 +1,92 @@
+"""Policies at play, in NumPy: the same function as `networks.Actor`, where the environments are.
+
+A call for one environment takes some tens of microseconds, as long as a step of the engine. Nothing has to travel to a
+device and back at every step, and an environment plays its whole rollout while the engine's memory is warm. One call
+is one environment, so that a result never depends on what is played beside it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hpml.marl.env import Observation, Spec
+
+FORBIDDEN = np.float32(-1e9)  # as in `policy`
+
+
+class Player:
+    """All agents' policies of one seed.
+
+    `weights` are the actor's parameters by their names in its tree ("sight.vector.weight"), agents first, or without
+    that axis where one actor is shared.
+    """
+
+    def __init__(self, spec: Spec, weights: Mapping[str, np.ndarray], shared: bool) -> None:
+        self._weights = dict(weights)
+        self._names = np.eye(spec.agents, dtype=np.float32) if shared else None
+        self._recurrent = "memory.weight_ih" in weights
+        if spec.image is not None:
+            # Bytes b are seen as b / 127.5 - 1: a matter of the weights, and not of every picture.
+            read = weights["sight.sprites.weight"]
+            self._read = read / np.float32(127.5)
+            self._offset = (weights["sight.sprites.bias"] - read.sum(-2))[..., None, :]
+            height, width, channels = spec.image
+            self._shape = (-(-height // spec.patch), -(-width // spec.patch), spec.patch, channels)
+            rows, columns, side, _ = self._shape
+            self._whole = (rows * side, columns * side) == (height, width)
+            self._squares = np.empty((spec.agents, rows, columns, side, side * channels), np.float32)
+            self._spare = [(0, 0), (0, rows * side - height), (0, columns * side - width), (0, 0)]
+
+    def act(self, seen: Observation, memory: Any, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Everybody's action and its log-probability, (agents,), and what is known afterwards.
+
+        `draws` (agents,) are uniform on [0, 1); `memory` is (agents, units) or None.
+        """
+        x = _relu(self._layer("hidden", _relu(self._see(seen))))
+        if self._recurrent:
+            memory = x = self._remember(x, memory)
+        logits = self._layer("head", x)
+        if seen.mask is not None:
+            logits = np.where(seen.mask, logits, FORBIDDEN)
+        logits = logits - logits.max(-1, keepdims=True)
+        mass = np.exp(logits).cumsum(-1)
+        total = mass[:, -1]
+        actions = (mass <= (draws * total)[:, None]).sum(-1)
+        return actions, logits[np.arange(len(actions)), actions] - np.log(total), memory
+
+    def _see(self, seen: Observation) -> np.ndarray:
+        vector = seen.vector if self._names is None else np.concatenate([seen.vector, self._names], -1)
+        total = self._layer("sight.vector", vector)
+        if seen.image is not None:
+            rows, columns, side, channels = self._shape
+            image = seen.image if self._whole else np.pad(seen.image, self._spare)
+            lines = image.reshape(-1, rows, side, columns, side * channels)
+            np.copyto(self._squares, lines.transpose(0, 1, 3, 2, 4))
+            drawn = self._squares.reshape(len(lines), rows * columns, -1) @ self._read
+            drawn += self._offset
+            total += self._layer("sight.picture", _relu(drawn).reshape(len(lines), -1))
+        return total
+
+    def _layer(self, name: str, x: np.ndarray) -> np.ndarray:
+        y = (x[:, None] @ self._weights[f"{name}.weight"])[:, 0]
+        y += self._weights[f"{name}.bias"]
+        return y
+
+    def _remember(self, x: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """A step of the gated unit, as equinox has it."""
+        weights = self._weights
+        given = (weights["memory.weight_ih"] @ x[..., None])[..., 0] + weights["memory.bias"]
+        kept = (weights["memory.weight_hh"] @ known[..., None])[..., 0]
+        reset, hold, new = np.split(given, 3, -1)
+        reset_kept, hold_kept, new_kept = np.split(kept, 3, -1)
+        new = np.tanh(new + _sigmoid(reset + reset_kept) * (new_kept + weights["memory.bias_n"]))
+        return new + _sigmoid(hold + hold_kept) * (known - new)
+
+
+def _relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, np.float32(0), out=x)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.float32(0.5) + np.float32(0.5) * np.tanh(np.float32(0.5) * x)

@@ -1,0 +1,88 @@
+"""Policies in NumPy: the same function as the actors that learn, and draws that follow it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpml.marl.collect.hosted import draw_all, parameters
+from hpml.marl.collect.player import Player
+from hpml.marl.env import Observation, Spec
+from hpml.marl.networks import init_actors
+from hpml.marl.policy import allowed
+from hpml.marl.rollout import see
+from hpml.marl.settings import Settings
+
+AGENTS, ACTIONS = 3, 5
+SEEING = {
+    "numbers": {"vector": 4},
+    "picture": {"image": (16, 24, 3), "vector": 2},
+    "no numbers": {"image": (16, 24, 3)},
+    "broken squares": {"image": (11, 13, 2), "patch": 4, "vector": 2},
+    "masked": {"image": (16, 16, 3), "vector": 2, "masked": True},
+}
+
+
+def case(name, **changes):
+    """A spec, its settings, actors whose policies are far from uniform, and what one environment shows."""
+    spec = Spec(name, AGENTS, ACTIONS, **SEEING[name])
+    settings = Settings(hidden=16, sprites=4, **changes)
+    keys = iter(jax.random.split(jax.random.key(7), 100))
+    actors = init_actors(next(keys), spec, settings)
+    actors = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(next(keys), x.shape), actors)
+    draw = np.random.default_rng(8)
+    image = None if spec.image is None else draw.integers(256, size=(AGENTS, *spec.image), dtype=np.uint8)
+    mask = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1]], bool) if spec.masked else None
+    seen = Observation(draw.normal(size=(AGENTS, spec.vector)).astype(np.float32), image, mask)
+    memory = draw.normal(size=(AGENTS, settings.memory)).astype(np.float32) if settings.memory else None
+    return spec, settings, actors, seen, memory
+
+
+def learnt(spec, settings, actors, seen, memory):
+    """Log-probabilities and memory as the learner has them."""
+    inputs = jax.tree.map(lambda x: jnp.asarray(x)[:, None, None], see(seen, spec, settings))
+    run = jax.vmap(
+        lambda actor, *rest: actor(*rest, jnp.zeros((1, 1), bool)), in_axes=(None if settings.share else 0, 0, 0, 0)
+    )
+    logits, known = run(actors, inputs.vector, inputs.patches, None if memory is None else memory[:, None])
+    return np.asarray(allowed(logits[:, 0, 0], seen.mask)), known
+
+
+def player_of(spec, settings, actors):
+    return Player(spec, jax.device_get(parameters(actors)), settings.share)
+
+
+@pytest.mark.parametrize("changes", [{}, {"share": True}, {"memory": 6}, {"memory": 6, "share": True}], ids=str)
+@pytest.mark.parametrize("name", SEEING)
+def test_the_player_is_the_actor(name, changes):
+    spec, settings, actors, seen, memory = case(name, **changes)
+    expected, known = learnt(spec, settings, actors, seen, memory)
+    actions, log_probs, after = player_of(spec, settings, actors).act(seen, memory, np.full(AGENTS, 0.4, np.float32))
+    np.testing.assert_allclose(log_probs, expected[np.arange(AGENTS), actions], rtol=2e-5, atol=2e-5)
+    assert (after is None) == (memory is None)
+    if memory is not None:
+        np.testing.assert_allclose(after, np.asarray(known)[:, 0], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["picture", "masked"])
+def test_draws_follow_the_policy(name):
+    spec, settings, actors, seen, _ = case(name)
+    expected = np.exp(learnt(spec, settings, actors, seen, None)[0])
+    player, count = player_of(spec, settings, actors), 2000
+    # Equally spaced draws hit every action as often as its probability says, but for one at each of its ends.
+    even = (np.arange(count, dtype=np.float32) + 0.5) / count
+    played = np.stack([player.act(seen, None, np.full(AGENTS, u, np.float32))[0] for u in even])
+    shares = np.stack([(played == action).mean(0) for action in range(ACTIONS)], -1)
+    np.testing.assert_allclose(shares, expected, atol=2.0 / count)
+    for last in (0.0, np.nextafter(np.float32(1), np.float32(0))):
+        actions, log_probs, _ = player.act(seen, None, np.full(AGENTS, last, np.float32))
+        assert np.isfinite(log_probs).all()
+        assert expected[np.arange(AGENTS), actions].min() > 0
+
+
+def test_draws_are_a_seeds_and_an_environments_own():
+    keys = jax.random.split(jax.random.key(0), 3)
+    many, few = draw_all(keys, 5, 4, 6, 2), draw_all(keys[1:2], 5, 4, 3, 2)
+    assert np.array_equal(many[:, 1:2, :3], few)
+    assert not np.array_equal(many, draw_all(keys, 6, 4, 6, 2))
+    assert len(np.unique(np.asarray(many))) > 0.9 * many.size
