@@ -1,4 +1,4 @@
-"""The command line: `hpml mechanism`, `hpml train`, `hpml sweep`, `hpml diagnose` and `hpml list`."""
+"""The command line: `hpml mechanism`, `hpml train`, `hpml sweep`, `hpml report`, `hpml diagnose` and `hpml list`."""
 
 import argparse
 import dataclasses
@@ -92,7 +92,7 @@ def sweep(
     only: tuple[str, ...] = (),
     jobs: int = 0,
     workers: int = 0,
-    device: Literal["", "auto", "cpu", "gpu"] = "",
+    device: Literal["auto", "cpu", "gpu"] | None = None,
     tune: bool = False,
     ray: str = "",
     list: bool = False,
@@ -122,7 +122,7 @@ def sweep(
 
     console = Console()
     command = shlex.join(["hpml", *sys.argv[1:]])
-    request = Request(out, budget, seeds, only, jobs, workers, device, tune, ray, command)
+    request = Request(out, budget, seeds, only, jobs, workers, device or "", tune, ray, command)
     if list:
         console.print(list_suite(suite, request))
         return
@@ -182,6 +182,52 @@ def diagnose(
     console.print("\nreport:", str(path.resolve()), soft_wrap=True)
 
 
+def report(
+    folders: tyro.conf.Positional[tuple[str, ...]],
+    out: Path = Path("out/report"),
+    steps: float = 0,
+    own_steps: bool = False,
+) -> None:
+    """Turn run folders into the paper's tables and figures, with honest statistics beside them.
+
+    Reads what `hpml train` and `hpml sweep` have written, finished or not, and changes nothing there. Prints the final
+    returns and writes a page that opens in any browser, with the tables as CSV and LaTeX and the evaluations in the
+    JSON format of marl-eval beside it.
+
+    Args:
+        folders: Folders with runs at any depth, such as a sweep's, or addresses that fsspec knows.
+        out: The folder that the page and the tables are written to.
+        steps: Compare after so many environment steps, such as 3e5, and leave out who has fewer; 0 for the most that
+            all methods of a scenario have.
+        own_steps: Compare every run at its own end, however long it is. That is not a fair comparison.
+    """
+    from hpml.report.sweep.page import write_report
+    from hpml.report.sweep.plain import short_table
+
+    console = Console()
+    if not folders:
+        raise ValueError("Give a folder with runs: hpml report out/sweep/quick.")
+    if steps < 0 or (steps and own_steps):
+        raise ValueError(f"--steps must be a number of steps and goes without --own-steps, got {steps:g}.")
+    _make_folder(out)
+    options = [] if not steps else ["--steps", f"{steps:g}"]
+    command = shlex.join(["hpml", "report", *folders, *options, *(["--own-steps"] if own_steps else [])])
+    with _progress(console) as progress:
+        task = progress.add_task("reading", total=4)
+        path, found = write_report(
+            folders,
+            out,
+            round(steps),
+            own_steps,
+            command,
+            lambda words: progress.update(task, advance=1, description=words),
+        )
+    console.print(short_table(found))
+    for sentence in found.cautions:
+        console.print(f"- {sentence}", highlight=False, markup=False, soft_wrap=True)
+    console.print("report:", str(path.resolve()), soft_wrap=True)
+
+
 def list_() -> None:
     """List the projectors, update rules, games, algorithms, environments, metrics and domains, a line each."""
     console = Console()
@@ -205,6 +251,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "mechanism": mechanism,
     "train": train,
     "sweep": sweep,
+    "report": report,
     "diagnose": diagnose,
     "list": list_,
 }

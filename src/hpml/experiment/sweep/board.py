@@ -50,7 +50,7 @@ class Line:
     @property
     def title(self) -> str:
         """Environment, method and seeds."""
-        return self.job.name.partition("/")[2]
+        return self.job.name.partition("runs/")[2]
 
 
 @dataclass

@@ -4,19 +4,22 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 from rich.table import Table
 
 from hpml.experiment.build import use_device
 from hpml.experiment.sweep.driver import Swept, last_words, sweep
-from hpml.experiment.sweep.job import Executor, Job
-from hpml.experiment.sweep.jobs import RUNS, Cell, Look, cells, check_place, jobs
+from hpml.experiment.sweep.job import Executor
+from hpml.experiment.sweep.jobs import Cell, Look, cells, check_place, jobs
 from hpml.experiment.sweep.local import LocalExecutor
-from hpml.experiment.sweep.machine import Machine, sized, this_machine
+from hpml.experiment.sweep.machine import Machine, sized
 from hpml.experiment.sweep.place import Place, open_place
 from hpml.experiment.sweep.suite import Suite, read_suite
+from hpml.experiment.sweep.tune import tune
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,13 +53,23 @@ def run_suite(given: str, request: Request, console: Console | None = None) -> i
     place = open_place(_address(suite, request))
     check_place(place)
     start = time.monotonic()
+    missing = 0
+    if request.tune:
+        tuned = tune(suite, asked, place, partial(_swept, suite, request=request, console=console))
+        for sentence in tuned.said:
+            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        if tuned.stopped is not None or not tuned.chosen:
+            return 1 if tuned.stopped is None else 128 + tuned.stopped
+        missing = len(asked) - len(tuned.chosen)
+        asked = cells(suite, request.only, request.budget, request.seeds, tuned.chosen)
+        asked = [each for each in asked if (each.environment, each.method.key) in tuned.chosen]
     keep_suite(place, suite, asked, request)
-    swept = _swept(asked, suite, place, request, console)
+    swept = _swept(suite, asked, Look(place), request, console)
     for sentence in last_words(swept, time.monotonic() - start, place.address, request.command):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     if swept.stopped is not None:
         return 128 + swept.stopped
-    return 1 if swept.failed else 0
+    return 1 if swept.failed or missing else 0
 
 
 def list_suite(given: str, request: Request) -> Table:
@@ -95,12 +108,13 @@ def keep_suite(place: Place, suite: Suite, asked: Sequence[Cell], request: Reque
         raise ValueError(f"{place.address} cannot be written to ({(error.strerror or str(error)).lower()}).") from error
 
 
-def prepared(found: Sequence[Job], request: Request, machine: Machine) -> list[Job]:
-    """Jobs with their share of a machine."""
-    return [sized(job, machine, request.jobs, request.workers, request.device) for job in found]
+class MachineExecutor(Executor, Protocol):
+    """An executor that says what its smallest machine has."""
+
+    machine: Machine
 
 
-def executor(request: Request) -> Executor:
+def executor(request: Request) -> MachineExecutor:
     """What runs the jobs: this machine, or a Ray cluster."""
     if request.ray:
         from hpml.experiment.sweep.ray import RayExecutor
@@ -109,10 +123,11 @@ def executor(request: Request) -> Executor:
     return LocalExecutor(at_once=request.jobs)
 
 
-def _swept(asked: Sequence[Cell], suite: Suite, place: Place, request: Request, console: Console) -> Swept:
-    look = Look(place, RUNS)
-    found = prepared(jobs(asked, suite, look), request, this_machine())
-    return sweep(found, executor(request), console, f"{suite.name} at {place.address}", look)
+def _swept(suite: Suite, asked: Sequence[Cell], look: Look, request: Request, console: Console) -> Swept:
+    runs = executor(request)
+    at_once = 0 if request.ray else request.jobs
+    found = [sized(job, runs.machine, at_once, request.workers, request.device) for job in jobs(asked, suite, look)]
+    return sweep(found, runs, console, f"{suite.name} at {look.place.address}", look, request.jobs)
 
 
 def _address(suite: Suite, request: Request) -> str:

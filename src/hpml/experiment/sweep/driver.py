@@ -36,15 +36,24 @@ class Swept:
 
 
 def sweep(
-    jobs: Sequence[Job], executor: Executor, console: Console | None = None, title: str = "", look: Look | None = None
+    jobs: Sequence[Job],
+    executor: Executor,
+    console: Console | None = None,
+    title: str = "",
+    look: Look | None = None,
+    at_once: int = 0,
 ) -> Swept:
-    """Run jobs over an executor until none is left; the executor is closed."""
+    """Run jobs over an executor until none is left; the executor is closed.
+
+    `look` is what is known of the place already; `at_once` is the most jobs that run together, 0 for no limit but the
+    executor's.
+    """
     console = console or Console(stderr=True)
     try:
         look = look or Look(open_place(jobs[0].place), jobs[0].name.partition("/")[0])
         board = Board(title, {job.name: _line(job, look.standing(job)) for job in jobs})
         with interruptible() as stop, View(board, console) as view:
-            _Drive(board, executor, view, stop).go()
+            _Drive(board, executor, view, stop, at_once).go()
         return Swept(tuple(board.lines.values()), stop.signal)
     finally:
         executor.close()
@@ -62,13 +71,13 @@ def _line(job: Job, standing: Standing) -> Line:
 class _Drive:
     """One start of a driver, from the first job to the last."""
 
-    def __init__(self, board: Board, executor: Executor, view: View, stop: Stop) -> None:
+    def __init__(self, board: Board, executor: Executor, view: View, stop: Stop, at_once: int = 0) -> None:
         self.board, self.executor, self.view, self.stop = board, executor, view, stop
         self.waiting = [name for name, line in board.lines.items() if line.state == "waiting"]
         self.running: set[str] = set()
         self.others: set[str] = set()  # runs that somebody else works on
         self.not_before: dict[str, float] = {}
-        self.asked = False
+        self.asked, self.at_once = False, at_once
 
     def go(self) -> None:
         """Until nothing runs and nothing waits."""
@@ -91,7 +100,7 @@ class _Drive:
         now = time.monotonic()
         for name in [name for name in self.waiting if self.not_before.get(name, 0.0) <= now]:
             line = self.board.lines[name]
-            if not self.executor.room(line.job):
+            if (self.at_once and len(self.running) >= self.at_once) or not self.executor.room(line.job):
                 return
             self.waiting.remove(name)
             if line.state == "busy" and self._still_busy(line):
@@ -171,7 +180,8 @@ def last_words(swept: Swept, seconds: float, place: str, command: str) -> list[s
     board = Board("", {line.job.name: line for line in swept.lines})
     found = [f"{board.summary()}; {duration(seconds)}."]
     if swept.failed:
-        found += [f"  {line.title}: {line.reason} (log: {line.job.name}.log)" for line in swept.failed]
+        logs = {"failed": "; its log is beside its folder", "aside": ""}
+        found += [f"  {line.title}: {line.reason.rstrip('.')}{logs[line.state]}." for line in swept.failed]
         found.append(f"The same command tries what failed again, and leaves what is finished alone: {command}")
     elif swept.stopped is not None:
         found.append(f"Stopped. Go on with: {command}")

@@ -67,23 +67,28 @@ def cells(
     wanted = _conditions(suite, only)
     found = []
     for environment in suite.environments:
-        own = suite.scenario(environment)
-        steps = own.steps or suite.steps
-        if budget is not None:
-            steps = max(1, round(steps * (budget / suite.steps)))
         for method in suite.methods_of(environment):
-            if environment not in wanted["env"] or method.key not in wanted["method"]:
-                continue
-            options = {**suite.train, **method.options, **own.options}
-            options |= (chosen or {}).get((environment, method.key), {})
-            options |= {"steps": steps, "seeds": seeds or own.seeds or suite.seeds, "seed": suite.first_seed}
-            try:
-                found.append(Cell(environment, method, checked(environment, options)))
-            except ValueError as error:
-                raise ValueError(f"{suite.name}, {environment} with {method.key}: {error}") from error
+            if environment in wanted["env"] and method.key in wanted["method"]:
+                own = {"seeds": seeds} if seeds else {}
+                own |= (chosen or {}).get((environment, method.key), {})
+                factor = 1.0 if budget is None else budget / suite.steps
+                found.append(cell(suite, environment, method, factor, own))
     if not found:
         raise ValueError(f"Nothing of the suite {suite.name} is left by --only {' '.join(only)}.")
     return found
+
+
+def cell(suite: Suite, environment: str, method: Method, factor: float, own: Mapping[str, Any]) -> Cell:
+    """An environment with a method; steps are multiplied by `factor`, and `own` options take the place of others."""
+    scenario = suite.scenario(environment)
+    options = {**suite.train, **method.options, **scenario.options}
+    options |= {"steps": scenario.steps or suite.steps, "seeds": scenario.seeds or suite.seeds}
+    options |= {"seed": suite.first_seed, **own}
+    options["steps"] = max(1, round(options["steps"] * factor))
+    try:
+        return Cell(environment, method, checked(environment, options))
+    except ValueError as error:
+        raise ValueError(f"{suite.name}, {environment} with {method.key}: {error}") from error
 
 
 def checked(environment: str, options: Mapping[str, Any]) -> TrainConfig:
@@ -131,7 +136,8 @@ class Look:
             stored = json.loads(self.place.read(f"{name}/config.json") or b"")
             asked = dataclasses.replace(from_json(job.config), out=None)
             if sentence := difference(name, stored, to_json(asked), FREE):
-                return Standing("aside", self.newest.get(name, 0), sentence)
+                advice = "choose another --out, or another key for the method"
+                return Standing("aside", self.newest.get(name, 0), f"{sentence}: {advice}")
         except (ValueError, AttributeError) as error:
             return Standing("aside", 0, f"{name}/config.json cannot be read ({error})")
         update = self.newest.get(name, -1)
@@ -140,25 +146,17 @@ class Look:
         return _tried(self.place, name, Standing("interrupted", max(update, 0)))
 
 
-def jobs(
-    cells: Iterable[Cell], suite: Suite, look: Look, split: bool = True, folder: str = RUNS, **record: Any
-) -> list[Job]:
+def jobs(cells: Iterable[Cell], suite: Suite, look: Look) -> list[Job]:
     """A job for each run: the seeds of a cell train together, and seeds that are added later are a run of their own."""
     found = []
-    for cell in cells:
-        name = f"{folder}/{folder_name(cell.environment)}/{cell.method.key}"
-        first, last = cell.config.seed, cell.config.seed + cell.config.seeds - 1
-        own = {"environment": cell.environment, "method": cell.method.key, "label": cell.method.label}
-        for low, high in _cover(first, last, look.groups(name) if split else []):
-            config = dataclasses.replace(cell.config, seed=low, seeds=high - low + 1)
-            found.append(
-                Job(
-                    look.place.address,
-                    f"{name}/seeds-{low}-{high}",
-                    to_json(config),
-                    record=own | {"suite": suite.name} | record,
-                )
-            )
+    for each in cells:
+        name = f"{look.folder}/{folder_name(each.environment)}/{each.method.key}"
+        first, last = each.config.seed, each.config.seed + each.config.seeds - 1
+        record = {"environment": each.environment, "method": each.method.key, "label": each.method.label}
+        record |= {"suite": suite.name}
+        for low, high in _cover(first, last, look.groups(name)):
+            config = to_json(dataclasses.replace(each.config, seed=low, seeds=high - low + 1))
+            found.append(Job(look.place.address, f"{name}/seeds-{low}-{high}", config, record=record))
     return found
 
 

@@ -5,6 +5,7 @@ started is one that was lost.
 """
 
 import json
+import os
 import platform
 from datetime import UTC, datetime
 from typing import Any
@@ -35,7 +36,8 @@ def note_start(place: Place, job: Job) -> None:
     known = attempts(read_record(place, job.name))
     known = [each | ({"outcome": "lost"} if each.get("outcome") == STARTED else {}) for each in known]
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    entry = {"when": now, "host": platform.node(), "seconds": 0.0, "outcome": STARTED, "reason": ""}
+    entry = {"when": now, "host": platform.node(), "pid": os.getpid()}
+    entry |= {"seconds": 0.0, "outcome": STARTED, "reason": ""}
     _write(place, job, [*known, entry])
 
 
