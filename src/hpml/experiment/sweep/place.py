@@ -15,9 +15,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpml.experiment.checkpoint import SUFFIX, sync_folder
-from hpml.experiment.store import fcntl
 from hpml.experiment.sweep.claim import Busy
+
+try:
+    import fcntl
+except ImportError:  # only where there are no such locks
+    fcntl = None  # type: ignore[assignment]
 
 CLAIMS = "claims"
 
@@ -59,6 +62,8 @@ class Place(ABC):
 
     def updates(self, folder: str = "runs") -> dict[str, int]:
         """The update of each run's newest checkpoint, from one look at the place; -1 for a run that has none."""
+        from hpml.experiment.checkpoint import SUFFIX
+
         found: dict[str, int] = {}
         for name in self.names(folder):
             run, _, file = name.rpartition("/")
@@ -99,6 +104,8 @@ class Folder(Place):
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file that is whole or not there."""
+        from hpml.experiment.checkpoint import sync_folder  # which brings JAX, and those that only look do without
+
         path = self.path / name
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")  # two may write at once
         path.parent.mkdir(parents=True, exist_ok=True)
