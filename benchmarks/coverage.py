@@ -12,6 +12,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import time
 from dataclasses import dataclass
 
+import numpy as np
 import tyro
 
 from hpml.statistics.coverage import (
@@ -23,6 +24,8 @@ from hpml.statistics.coverage import (
     measure_coverage,
     measure_improvement,
 )
+from hpml.statistics.interval import student_interval
+from hpml.statistics.normalise import paper_scale
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Options:
     resamples: int = 1000  # bootstrap resamples of each table
     seeds: tuple[int, ...] = SEEDS  # numbers of runs
     improvement: bool = False  # the intervals of the probability of improvement in place of the others
+    anchors: bool = False  # what the paper's scale does to a macro average
     code: bool = False  # print the rows as Python, to be kept with the package
 
 
@@ -41,6 +45,9 @@ def main(options: Options) -> None:
     began = time.perf_counter()
     if options.improvement:
         show_improvement(options)
+        return
+    if options.anchors:
+        show_anchors(options)
         return
     if not options.code:
         print("Coverage of nominal 95 % intervals in %, with Monte Carlo standard errors; median widths in brackets")
@@ -67,6 +74,30 @@ def show_improvement(options: Options) -> None:
                         flush=True,
                     )
     print(f"{trials:,} trials a row")
+
+
+def show_anchors(options: Options) -> None:
+    """Seven methods on ten scenarios: does Student's interval of the macro average hold that on the true scale?"""
+    trials, methods, tasks = min(options.trials, 400), 7, 10
+    print(
+        "Macro averages on the paper's scale: coverage of Student's 95 % interval in %, and bias, for the method that"
+    )
+    print("is truly worst, in the middle and best on average; noise is a run's standard deviation on the true scale")
+    for noise in (10.0, 20.0, 40.0):
+        for seeds in options.seeds:
+            key = np.random.default_rng(seeds)
+            held, bias = np.zeros((trials, methods)), np.zeros((trials, methods))
+            for trial in range(trials):
+                true = key.random((methods, tasks))
+                true = 100.0 * (true - true.min(0)) / np.ptp(true, 0)
+                true = true[np.argsort(true.mean(1))]
+                runs = true[:, None] + noise * key.standard_normal((methods, seeds, tasks))
+                scaled = paper_scale({str(i): table for i, table in enumerate(runs)}).apply(runs)
+                low, high = student_interval(scaled).T
+                held[trial] = (low <= true.mean(1)) & (true.mean(1) <= high)
+                bias[trial] = scaled.mean((1, 2)) - true.mean(1)
+            shown = [f"{100 * held[:, i].mean():.0f} ({bias[:, i].mean():+.1f})" for i in (0, methods // 2, -1)]
+            print(f"noise {noise:>3.0f}, {seeds:>2} seeds: " + "".join(f"{text:>12}" for text in shown), flush=True)
 
 
 def show(row: Coverage, code: bool) -> None:

@@ -1,5 +1,7 @@
 """Coverage: known in closed form where it can be, and what is kept with the package is what is measured."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -97,3 +99,11 @@ def test_a_claim_says_what_the_runs_settle():
     assert claim("A", "B", difference(x[:1], y)).startswith("Nothing can be said")
     ten = key.normal(size=(2, 5, 10))
     assert "p = " in claim("A", "B", difference(*ten), probability_of_improvement(*ten))
+
+
+def test_the_page_has_the_coverage_that_is_kept():
+    page = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text()
+    names = {"mean": "mean of one cell", "macro": "mean over ten scenarios", "iqm": "IQM over ten scenarios"}
+    for row in MEASURED:
+        shares = " | ".join(f"{100 * getattr(row, interval):.0f}" for interval in INTERVALS)
+        assert f"| {names[row.quantity]} | {row.kind} | {row.seeds} | {shares} | " in page

@@ -64,3 +64,11 @@ def test_fixed_anchors_do_not_depend_on_the_methods():
         fixed_scale([1.0], [1.0])
     with pytest.raises(ValueError, match="2 tasks and the scores have 3"):
         scale.apply(np.ones((2, 3)))
+
+
+def test_a_method_without_a_run_of_a_scenario_has_no_part_in_its_anchors():
+    scores = methods(2)
+    without = {name: scores[name] for name in ("a", "b")}
+    scores["c"][:, 3] = np.nan
+    both, two = paper_scale(scores), paper_scale(without)
+    assert (both.low[3], both.high[3]) == (two.low[3], two.high[3])
