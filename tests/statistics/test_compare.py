@@ -131,6 +131,13 @@ def test_profiles_are_rliables():
     assert average_profile(scores, tau) == pytest.approx(tasks["x"])
 
 
+def test_scenarios_weigh_the_same_in_a_profile():
+    table = np.array([[0.0, 2.0], [1.0, 2.0], [np.nan, 2.0], [np.nan, 2.0]])
+    assert performance_profile(table, [-1.0, 0.5, 1.5, 2.0]).value.tolist() == [1.0, 0.75, 0.5, 0.0]
+    assert np.isnan(performance_profile(np.full((2, 2), np.nan), [0.0]).value).all()
+    assert np.isnan(performance_profile([[1.0, 2.0]], [0.0]).low).all()
+
+
 def test_a_curve_is_the_statistic_at_each_step():
     scores = np.random.default_rng(9).normal(size=(5, 4, 3))
     scores[3, 1:, 2], scores[4] = np.nan, np.nan  # two tasks are ahead of the third, nobody has reached the end

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from hpml.statistics.aggregate import IQM, MEAN, Statistic, standard_error
-from hpml.statistics.bootstrap import RESAMPLES, bootstrap_intervals, resample
+from hpml.statistics.aggregate import IQM, Statistic, standard_error
+from hpml.statistics.bootstrap import RESAMPLES, bootstrap_intervals
 from hpml.statistics.interval import student_interval
 from hpml.statistics.scores import as_scores, counts, task_means
 
@@ -38,14 +38,19 @@ def performance_profile(
     """
     table = as_scores(scores)
     tau = np.linspace(0.0, 100.0, 101) if thresholds is None else np.asarray(thresholds, np.float64)
-    drawn = resample(table, resamples, np.random.default_rng(seed))
-    shares = np.stack([MEAN.estimate(_above(drawn, threshold)) for threshold in tau], -1)
+    key = np.random.default_rng(seed)
+    tasks = [column[np.isfinite(column)] for column in table.T]
+    tasks = [runs for runs in tasks if len(runs)]
+    fewest = min(map(len, tasks), default=0)
+    value, shares = np.full(len(tau), np.nan if not tasks else 0.0), np.zeros((resamples, len(tau)))
+    for runs in tasks:
+        above = (runs[:, None] > tau) / (len(runs) * len(tasks))
+        value += above.sum(0)
+        # How often each run is drawn is all that a share needs to know.
+        shares += key.multinomial(len(runs), np.full(len(runs), 1.0 / len(runs)), resamples) @ above
     low, high = np.quantile(shares, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
-    n = counts(table)
-    fewest = int(n[n > 0].min(initial=table.shape[0])) if n.any() else 0
     if fewest < 2:
         low, high = np.full_like(low, np.nan), np.full_like(high, np.nan)
-    value = np.array([float(MEAN.estimate(_above(table, threshold))) for threshold in tau])
     return Band(tau, value, low, high, np.full(len(tau), fewest))
 
 
@@ -88,7 +93,3 @@ def average_profile(scores: Any, thresholds: Any) -> Float[np.ndarray, " points"
     means = task_means(as_scores(scores))
     means = means[np.isfinite(means)]
     return np.array([(means > threshold).mean() for threshold in np.asarray(thresholds, np.float64)])
-
-
-def _above(table: np.ndarray, threshold: float) -> np.ndarray:
-    return np.where(np.isfinite(table), (table > threshold).astype(np.float64), np.nan)
