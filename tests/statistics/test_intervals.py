@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from rliable import library, metrics
 from scipy import stats
 
-from hpml.statistics.aggregate import IQM, MEAN, standard_error
-from hpml.statistics.bootstrap import bootstrap_intervals, resample
+from hpml.statistics.aggregate import IQM, MEAN, Statistic, standard_error
+from hpml.statistics.bootstrap import bootstrap_intervals
 from hpml.statistics.interval import estimate, student_interval
 
 
@@ -67,7 +67,10 @@ def test_studentised_interval_by_hand():
 
 def test_resamples_stay_within_their_task_and_keep_its_number_of_runs():
     table = np.array([[1.0, 10.0], [2.0, np.nan], [3.0, 30.0], [np.nan, np.nan]])
-    drawn = resample(table, 500, np.random.default_rng(0))
+    seen = []
+    watched = Statistic("mean", lambda tables: seen.append(tables) or MEAN.estimate(tables), MEAN.pulls)
+    bootstrap_intervals(table, watched, resamples=500)
+    (drawn,) = next(tables for tables in seen if tables.ndim == 4)
     assert (np.isfinite(drawn).sum(1) == [3, 2]).all()
     assert set(drawn[..., 0][np.isfinite(drawn[..., 0])]) == {1.0, 2.0, 3.0}
     assert set(drawn[..., 1][np.isfinite(drawn[..., 1])]) == {10.0, 30.0}

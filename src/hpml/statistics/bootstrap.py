@@ -9,20 +9,12 @@ numbers, so it is too short for few runs. The studentised interval (bootstrap-t)
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from hpml.statistics.aggregate import Statistic, task_shares
 from hpml.statistics.scores import as_scores, compact, counts
 
 RESAMPLES = 2000
 AT_ONCE = 4_000_000  # numbers held at a time
-
-
-def resample(
-    scores: Float[np.ndarray, "runs tasks"], resamples: int, key: np.random.Generator
-) -> Float[np.ndarray, "resamples runs tasks"]:
-    """Tables of runs drawn with replacement within each task, each task as many as it has."""
-    return _draw(compact(scores), key.random((resamples, *scores.shape)))
 
 
 def bootstrap_intervals(

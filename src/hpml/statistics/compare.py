@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy import optimize, stats
 
 from hpml.statistics.aggregate import MEAN, Statistic, task_shares
-from hpml.statistics.bootstrap import RESAMPLES, resample
+from hpml.statistics.bootstrap import RESAMPLES
 from hpml.statistics.exchange import exchange_p, improvement_by_task
 from hpml.statistics.interval import t_interval
 from hpml.statistics.scores import as_scores, counts
@@ -75,9 +75,9 @@ def probability_of_improvement(
     x, y = x[:, both], y[:, both]
     m, n = counts(x), counts(y)
     value = float(by_task[both].mean())
-    key = np.random.default_rng(seed)
-    drawn = improvement_by_task(resample(x, resamples, key), resample(y, resamples, key)).mean(-1)
-    low, high = np.quantile(drawn, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    low, high = np.quantile(
+        _drawn(x, y, resamples, np.random.default_rng(seed)), [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
+    )
     single = bool((m == 1).any() or (n == 1).any())
     p, least = exchange_p(x, y)
     return Improvement(
@@ -104,6 +104,17 @@ def difference(scores: Any, against: Any, statistic: Statistic = MEAN, level: fl
     value = float(statistic(x) - statistic(y))
     low, high = t_interval(value, shares, freedom, level)
     return Difference(value, float(np.sqrt(shares.sum())), (float(low), float(high)), int(both.sum()), level)
+
+
+def _drawn(x: np.ndarray, y: np.ndarray, resamples: int, key: np.random.Generator) -> np.ndarray:
+    """The probability in each resample of both methods' runs: how often each run is drawn is all that it needs."""
+    total = np.zeros(resamples)
+    for task in range(x.shape[1]):
+        a, b = (z[np.isfinite(z[:, task]), task] for z in (x, y))
+        wins = (a[:, None] > b) + 0.5 * (a[:, None] == b)
+        times = [key.multinomial(len(z), np.full(len(z), 1.0 / len(z)), resamples) for z in (a, b)]
+        total += ((times[0] @ wins) * times[1]).sum(1) / wins.size
+    return total / x.shape[1]
 
 
 def _variance(p: float, m: np.ndarray, n: np.ndarray) -> np.ndarray:
