@@ -115,12 +115,13 @@ def _table(part: TablePart, number: int) -> str:
         for row in part.rows
     )
     title = part.title or f"Table {number}"
+    tight = ' class="tight"' if part.tight else ""
     heading = f"<h3>{prose(part.title)}</h3>" if part.title else ""
     columns = {name: [_plain(row[place]) for row in part.rows] for place, name in enumerate(part.columns)}
     note = f"<p>{prose(part.note)}</p>" if part.note else "<p></p>"
     return (
         f'<div class="table" id="table-{number}">{heading}<div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{html.escape(title)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'aria-label="{html.escape(title)}"><table{tight}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         f'<div class="note">{note}<a class="download" download="{slug(title)}.csv" href="{as_link(as_csv(columns))}" '
         f'aria-label="{html.escape(title)} as CSV">Table (CSV)</a></div></div>'
     )
@@ -137,7 +138,8 @@ def _is_number(value: Any) -> bool:
     # Numbers that the caller has written out, with signs, units or intervals, stand to the right like any other.
     if isinstance(value, int | float | np.number) or value is None:
         return not isinstance(value, bool)
-    pattern = r"[−+\-≥≤<>≈ ]*[\d.,]+(e[−+\-]?\d+)?( ?[%a-z]{0,2})?|–"
+    value = value.text if isinstance(value, Mark) else value
+    pattern = r"[−+\-≥≤<>≈ ]*[\d.,]+(e[−+\-]?\d+)?( ?[%a-z]{0,2})?( ±\s[\d.,]+)?|–"
     return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 

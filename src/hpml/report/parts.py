@@ -81,12 +81,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class TablePart:
-    """A table; numbers are set to the right and shortened to four digits, and `note` explains the columns."""
+    """A table; numbers are set to the right and shortened to four digits, and `note` explains the columns.
+
+    `tight` is for many columns: cells may break, and the first column stays in sight when the rest is scrolled.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     note: str = ""
     title: str = ""
+    tight: bool = False
 
     def __post_init__(self) -> None:
         for row in self.rows:

@@ -1,0 +1,177 @@
+"""The statistics of a report, computed once: scales, averages over scenarios, and each method against its baseline."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpml.report.sweep.study import Method, Study
+from hpml.statistics.aggregate import IQM, MEAN, MEDIAN, standard_error
+from hpml.statistics.cautions import USUAL, claim, seeds_caution
+from hpml.statistics.compare import Difference, Improvement, difference, probability_of_improvement
+from hpml.statistics.curves import Band, performance_profile
+from hpml.statistics.interval import Estimate, estimate
+from hpml.statistics.normalise import Scale, paper_scale, scale_cautions
+from hpml.statistics.scores import counts, shared_tasks, task_means
+
+MEASURES = {"mean": MEAN, "interquartile mean": IQM, "median": MEDIAN}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One method against its baseline in one scenario, in the scenario's own units.
+
+    `word` is better, worse, likely better, likely worse, or none: the words "likely" stand where Welch's interval
+    leaves out zero but the exact test does not reach 5 %, often because so few seeds cannot.
+    """
+
+    method: str
+    against: str
+    environment: str
+    seeds: tuple[int, int]
+    difference: Difference
+    chance: Improvement
+
+    @property
+    def word(self) -> str:
+        """The verdict, never more than the interval and the test say."""
+        if not self.difference.settled:
+            return "none"
+        side = "better" if self.difference.value > 0 else "worse"
+        chance = self.chance
+        agrees = chance.value > 0.5 if side == "better" else chance.value < 0.5
+        return side if agrees and chance.p <= USUAL else f"likely {side}"
+
+    @property
+    def words(self) -> str:
+        """The verdict in words."""
+        few = min(self.seeds)
+        if self.word != "none":
+            return self.word
+        return f"no difference that {few} seed{'s' * (few != 1)} can show"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Averages over scenarios that every method of the block has: what may be compared."""
+
+    environments: tuple[str, ...]
+    methods: tuple[str, ...]
+    estimates: Mapping[str, Mapping[str, Estimate]]
+    profiles: Mapping[str, Band]
+
+
+@dataclass(frozen=True)
+class Overall:
+    """One method against its baseline over the scenarios that both have, on the normalised scale."""
+
+    method: str
+    against: str
+    difference: Difference
+    chance: Improvement
+
+    @property
+    def words(self) -> str:
+        """What may be said, in a sentence or two."""
+        return claim(self.method, self.against, self.difference, self.chance)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """All numbers of the report.
+
+    - `raw`, `collective`, `normalised`: {method: (seeds, scenarios)}.
+    - `blocks`: averages over all scenarios for the methods that have them all, and over those that all methods have.
+    - `verdicts`: by method and scenario. `overall`: by method.
+    """
+
+    study: Study
+    scale: Scale
+    raw: Mapping[str, np.ndarray]
+    collective: Mapping[str, np.ndarray]
+    normalised: Mapping[str, np.ndarray]
+    blocks: tuple[Block, ...]
+    verdicts: Mapping[tuple[str, str], Verdict]
+    overall: Mapping[str, Overall]
+    cautions: tuple[str, ...]
+
+    def mean(self, table: Mapping[str, np.ndarray], method: str) -> tuple[np.ndarray, np.ndarray]:
+        """A method's means and standard errors, a scenario each."""
+        scores = table[method]
+        return task_means(scores), np.array([standard_error(column) for column in scores.T])
+
+
+def analyse(study: Study, resamples: int = 2000) -> Analysis:
+    """All statistics of the study."""
+    raw, collective = study.table("final"), study.table("collective")
+    scale = paper_scale(raw)
+    normalised = {name: scale.apply(table) for name, table in raw.items()}
+    verdicts: dict[tuple[str, str], Verdict] = {}
+    overall = {}
+    for method in study.methods:
+        base = study.baseline(method)
+        if base is None:
+            continue
+        for place, environment in enumerate(study.environments):
+            verdict = _verdict(method, base, environment, raw, place, resamples)
+            if verdict is not None:
+                verdicts[method.name, environment] = verdict
+        tables = _scaled(normalised[method.name]), _scaled(normalised[base.name])
+        chance = probability_of_improvement(*tables, resamples=resamples)
+        if chance.tasks:
+            overall[method.name] = Overall(method.name, base.name, difference(*tables), chance)
+    cautions = (
+        *seeds_caution(raw, study.environments),
+        *scale_cautions(raw, scale, study.environments),
+    )
+    blocks = _blocks(study, normalised, resamples)
+    return Analysis(study, scale, raw, collective, normalised, blocks, verdicts, overall, cautions)
+
+
+def _scaled(table: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(table), table, np.nan)
+
+
+def _verdict(
+    method: Method, base: Method, environment: str, raw: Mapping[str, np.ndarray], place: int, resamples: int
+) -> Verdict | None:
+    x, y = raw[method.name][:, [place]], raw[base.name][:, [place]]
+    seeds = int(counts(x)[0]), int(counts(y)[0])
+    if min(seeds) == 0:
+        return None
+    chance = probability_of_improvement(x, y, resamples=resamples)
+    return Verdict(method.name, base.name, environment, seeds, difference(x, y), chance)
+
+
+def _blocks(study: Study, normalised: Mapping[str, np.ndarray], resamples: int) -> tuple[Block, ...]:
+    """All scenarios with the methods that have them all, and, where that leaves methods out, what all have."""
+    usable = np.array([any(np.isfinite(table[:, k]).any() for table in normalised.values()) for k in _range(study)])
+    if not usable.any():
+        return ()
+    whole = [name for name, table in normalised.items() if (counts(table) > 0)[usable].all()]
+    shared = shared_tasks(normalised) & usable
+    asked = []
+    if whole:
+        asked.append((usable, whole))
+    if shared.any() and len(whole) < len(normalised):
+        asked.append((shared, list(normalised)))
+    return tuple(_block(study, normalised, kept, methods, resamples) for kept, methods in asked)
+
+
+def _range(study: Study) -> range:
+    return range(len(study.environments))
+
+
+def _block(
+    study: Study, normalised: Mapping[str, np.ndarray], kept: np.ndarray, methods: list[str], resamples: int
+) -> Block:
+    tables = {name: normalised[name][:, kept] for name in methods}
+    return Block(
+        tuple(name for name, keep in zip(study.environments, kept, strict=True) if keep),
+        tuple(methods),
+        {
+            name: {word: estimate(table, measure, resamples=resamples) for word, measure in MEASURES.items()}
+            for name, table in tables.items()
+        },
+        {name: performance_profile(table, resamples=resamples) for name, table in tables.items()},
+    )

@@ -1,0 +1,183 @@
+"""The paper's tables from the user's runs, and averages over scenarios (`tab:meltingpot_summary`, `_full`)."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hpml.report.parts import Mark, TablePart
+from hpml.report.sweep.analysis import Analysis, Block
+from hpml.report.sweep.paper import SUMMARY, column_of
+from hpml.report.sweep.study import Study
+from hpml.report.sweep.words import counted, extent, fixed, listed, number, with_error
+from hpml.statistics.aggregate import macro_average
+
+TONES = {"better": "good", "worse": "bad"}
+MARKED = (
+    "Green: better than its baseline (MAPPO, or its own algorithm without the projection); red: worse; only where "
+    "Welch's 95 % interval of the difference and the exact test agree."
+)
+
+
+def summary_table(analysis: Analysis) -> TablePart:
+    """`tab:meltingpot_summary`: normalised return on three scenarios, their average, and raw residual energy."""
+    study = analysis.study
+    shown = shown_scenarios(study)
+    places = [study.environments.index(name) for name in shown]
+    rows = []
+    for method in study.methods:
+        means, errors = analysis.mean(analysis.normalised, method.name)
+        own = means[places]
+        average, _ = macro_average(own, errors[places]) if np.isfinite(own).all() else (np.nan, np.nan)
+        energy = [_energy(study, method.name, shown, name) for name in ("residual_energy", "residual_clean")]
+        rows.append([method.name, *(_one(mean) for mean in own), _one(average), *energy])
+    columns = ["Method", *(SUMMARY.get(name, column_of(name)) for name in shown), "Shown Avg"]
+    columns += ["Raw residual energy ↓", "without noise"]
+    note = (
+        f"The layout of the paper's `tab:meltingpot_summary`. Normalised final return in per cent; {extent(study)}. "
+        "Raw "
+        "residual energy: mean over training and over the scenarios shown, as the paper has it, here for every "
+        "method; it holds the noise of the gradient too. Without noise: the product of the residuals of two half "
+        "batches, whose noise is independent; it can fall below zero."
+    )
+    return TablePart(columns, rows, note, "Summary, as the paper lays it out", tight=True)
+
+
+def shown_scenarios(study: Study) -> tuple[str, ...]:
+    """The summary's scenarios: the paper's three where they are there, else the first three."""
+    there = tuple(name for name in SUMMARY if name in study.environments)
+    return there or study.environments[:3]
+
+
+def full_table(analysis: Analysis, kind: str) -> TablePart:
+    """`tab:meltingpot_full` of `kind` normalised, raw or collective: mean ± standard error in every scenario."""
+    study = analysis.study
+    table = {"normalised": analysis.normalised, "raw": analysis.raw, "collective": analysis.collective}[kind]
+    scaled = kind == "normalised"
+    usable = np.array(
+        [any(np.isfinite(own[:, k]).any() for own in table.values()) for k in range(len(study.environments))]
+    )
+    shared = np.array([all(np.isfinite(own[:, k]).any() for own in table.values()) for k in range(len(usable))])
+    partial = scaled and bool(shared.any()) and not bool((shared == usable).all())
+    rows = []
+    for method in study.methods:
+        means, errors = analysis.mean(table, method.name)
+        cells = [
+            _cell(analysis, method.name, environment, with_error(mean, error, 1 if scaled else None))
+            for environment, mean, error in zip(study.environments, means, errors, strict=True)
+        ]
+        if scaled:
+            complete = np.isfinite(means[usable]).all()
+            cells.append(with_error(*macro_average(means[usable], errors[usable]), 1) if complete else "–")
+            if partial:
+                cells.append(with_error(*macro_average(means[shared], errors[shared]), 1))
+        rows.append([method.name, *cells])
+    columns = ["Method", *(column_of(name) for name in study.environments)]
+    columns += (["Macro Avg", *(["Shared Avg"] * partial)]) if scaled else []
+    title = {
+        "normalised": "Final return, normalised: mean ± standard error",
+        "raw": "Final return of an agent, in the scenario's own units: mean ± standard error",
+        "collective": "Final collective return, the sum over the agents: mean ± standard error",
+    }[kind]
+    return TablePart(columns, rows, _full_note(analysis, kind, partial, shared), title, tight=True)
+
+
+def aggregate_table(analysis: Analysis, block: Block) -> TablePart:
+    """Averages over a block's scenarios with all their intervals."""
+    rows = []
+    for name in block.methods:
+        mean, middle = block.estimates[name]["mean"], block.estimates[name]["interquartile mean"]
+        rows.append(
+            [
+                name,
+                f"{middle.value:.1f}",
+                fixed(middle.percentile, 1),
+                fixed(middle.studentised, 1),
+                fixed(middle.student, 1),
+                with_error(mean.value, mean.error, 1),
+                fixed(mean.student, 1),
+                f"{block.estimates[name]['median'].value:.1f}",
+            ]
+        )
+    columns = ["Method", "IQM", "percentile", "studentised", "Student", "Mean ± s.e.", "Student ", "Median"]
+    cells = [analysis.study.cells[environment, name] for environment in block.environments for name in block.methods]
+    note = (
+        f"Over {counted([len(block.environments)], 'scenario')} that all these methods have "
+        f"({listed([column_of(name) for name in block.environments], 11)}); "
+        f"{counted((len(cell.seeds) for cell in cells), 'seed')} a cell. IQM: interquartile mean over all runs. 95 % "
+        "intervals: stratified bootstrap by percentiles and studentised, and Student's t with the delta method; the "
+        "studentised one and Student's are the ones to read with few seeds."
+    )
+    return TablePart(columns, rows, note, "Averages over scenarios, normalised", tight=True)
+
+
+def own_end_table(analysis: Analysis) -> TablePart | None:
+    """Where seeds went on past the steps of the comparison: how far each cell is. None where all are equal."""
+    study = analysis.study
+    rows = []
+    for environment in study.environments:
+        cells = [study.cells[key] for key in study.cells if key[0] == environment]
+        if not any((cell.steps > cell.bound).any() for cell in cells):
+            continue
+        ends = {cell.method: float(cell.steps.min()) for cell in cells}
+        most = max(ends.values())
+        rows.append(
+            [
+                environment,
+                f"{study.bounds[environment]:,.0f}",
+                f"{most:,.0f}",
+                listed([name for name, steps in ends.items() if steps < most], 4) or "none",
+            ]
+        )
+    if not rows:
+        return None
+    note = "Methods are compared after the steps that all of them have; the curves below go on to each one's end."
+    return TablePart(
+        ["scenario", "compared after", "furthest", "who has fewer"], rows, note, "Unequal numbers of steps"
+    )
+
+
+def _full_note(analysis: Analysis, kind: str, partial: bool, shared: np.ndarray) -> str:
+    study = analysis.study
+    if kind != "normalised":
+        rest = "Return of an episode, undiscounted. " if kind == "raw" else ""
+        return f"{rest}{extent(study).capitalize()}. {MARKED}" if kind == "raw" else f"{extent(study).capitalize()}."
+    words = (
+        f"The layout of the paper's `tab:meltingpot_full`; {extent(study)}. Macro Avg: the plain mean over scenarios"
+    )
+    words += ", with the errors added in squares; – where a method has not run everywhere."
+    if partial:
+        words += f" Shared Avg: the same over the {int(shared.sum())} scenarios that every method has."
+    return words
+
+
+def _cell(analysis: Analysis, method: str, environment: str, text: str) -> str | Mark:
+    verdict = analysis.verdicts.get((method, environment))
+    tone = TONES.get(verdict.word) if verdict is not None else None
+    return Mark(text, tone) if tone else text
+
+
+def _one(value: float) -> str:
+    return f"{round(value, 1) + 0.0:.1f}" if np.isfinite(value) else "–"
+
+
+def _energy(study: Study, method: str, environments: Sequence[str], column: str) -> str:
+    """Mean over the scenarios shown of the mean over seeds; – where a scenario has none."""
+    means = [values.mean() for name in environments if len(values := _finite(study, name, method, column))]
+    return number(float(np.mean(means))) if len(means) == len(environments) else "–"
+
+
+def _finite(study: Study, environment: str, method: str, column: str) -> np.ndarray:
+    values = study.values(environment, method, column)
+    return values[np.isfinite(values)]
+
+
+def matrix_table(
+    study: Study, columns: Mapping[str, Mapping[str, str]], title: str, note: str, first: str = "Method"
+) -> TablePart:
+    """Methods by scenarios of texts, `columns[environment][method]`; – where there is none."""
+    rows = [
+        [method.name, *(columns[name].get(method.name, "–") for name in columns)]
+        for method in study.methods
+        if any(method.name in own for own in columns.values())
+    ]
+    return TablePart([first, *(column_of(name) for name in columns)], rows, note, title, tight=True)
