@@ -51,6 +51,10 @@ def test_every_command_explains_itself(capsys, command):
     [
         ("mechanism", (*MechanismConfig.__dataclass_fields__, "out")),
         ("diagnose", ("field", "out", "conventions", "limit")),
+        (
+            "sweep",
+            ("out", "budget", "seeds", "only", "jobs", "workers", "device", "tune", "ray", "list"),
+        ),
         ("train", sorted({*TrainConfig.__dataclass_fields__, *Settings.__dataclass_fields__} - {"settings"})),
     ],
 )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.table import Table
@@ -108,6 +108,7 @@ def keep_suite(place: Place, suite: Suite, asked: Sequence[Cell], request: Reque
         raise ValueError(f"{place.address} cannot be written to ({(error.strerror or str(error)).lower()}).") from error
 
 
+@runtime_checkable
 class MachineExecutor(Executor, Protocol):
     """An executor that says what its smallest machine has."""
 

@@ -1,7 +1,7 @@
 """What a driver gives to an executor, and what it hears back: jobs, news and outcomes."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 State = Literal["done", "stopped", "failed", "lost", "busy"]
 
@@ -46,6 +46,7 @@ class News(NamedTuple):
     outcome: Outcome | None = None
 
 
+@runtime_checkable
 class Executor(Protocol):
     """What runs jobs: processes of this machine, or a Ray cluster."""
 

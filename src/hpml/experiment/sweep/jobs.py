@@ -100,7 +100,7 @@ def checked(environment: str, options: Mapping[str, Any]) -> TrainConfig:
 
 
 class Look:
-    """One look at a place: which files it has."""
+    """One look at a place: the runs there are, their newest checkpoints, and a file of each folder without a config."""
 
     def __init__(self, place: Place, folder: str = RUNS) -> None:
         self.place, self.folder = place, folder
@@ -115,10 +115,10 @@ class Look:
             stem = inner.removeprefix("checkpoints/").removesuffix(SUFFIX)
             if inner == "config.json":
                 self.runs.add(run)
-            elif inner == f"checkpoints/{stem}{SUFFIX}" and stem.isdigit():
-                self.newest[run] = max(self.newest.get(run, -1), int(stem))
             elif inner != "lock":
                 self.strangers.setdefault(run, inner.partition("/")[0])
+            if inner == f"checkpoints/{stem}{SUFFIX}" and stem.isdigit():
+                self.newest[run] = max(self.newest.get(run, -1), int(stem))
 
     def groups(self, cell: str) -> list[tuple[int, int]]:
         """First and last seed of every run of a cell."""
