@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -19,16 +20,38 @@ pytest.importorskip("fsspec")
 RUN = "runs/stag_hunt/mappo/seeds-0-1"
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(scope="module")
+def bucket():
+    """A bucket of a server that talks like S3, where there is one to be had."""
+    moto = pytest.importorskip("moto.server", reason="moto's server is not installed")
+    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
+    server = moto.ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        s3fs.S3FileSystem().mkdir("sweeps")
+        yield "sweeps"
+    server.stop()
+
+
+def _address(kind, request, tmp_path):
+    if kind == "s3":
+        return f"s3://{request.getfixturevalue('bucket')}/{uuid.uuid4().hex}"
+    return {"folder": f"{tmp_path}/a", "file": f"file://{tmp_path}/a", "memory": f"memory://{uuid.uuid4().hex}/a"}[kind]
+
+
+@pytest.fixture(params=["memory", "file", "s3"])
 def address(request, tmp_path):
-    return f"memory://{uuid.uuid4().hex}/sweep" if request.param == "memory" else f"file://{tmp_path}/sweep"
+    return _address(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=["folder", "file", "memory"])
+@pytest.fixture(params=["folder", "file", "memory", "s3"])
 def place(request, tmp_path):
-    if request.param == "folder":
-        return open_place(str(tmp_path / "sweep"))
-    return open_place(f"memory://{uuid.uuid4().hex}/a" if request.param == "memory" else f"file://{tmp_path}/sweep")
+    return open_place(_address(request.param, request, tmp_path))
 
 
 def _save(folder, update, keep=2, content="state"):
@@ -266,6 +289,17 @@ def test_store_that_ignores_exclusive_creation_is_read_again(tmp_path, monkeypat
 def test_address_that_is_none_is_said(address, words):
     with pytest.raises(ValueError, match=words):
         open_place(address)
+
+
+def test_store_that_is_not_reached_is_said(bucket, monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+    with pytest.raises(ValueError, match=r"s3://sweeps/x cannot be reached \(could not connect"):
+        open_place("s3://sweeps/x")
 
 
 def test_file_system_without_locks_is_said(tmp_path, monkeypatch):

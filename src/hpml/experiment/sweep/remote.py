@@ -22,6 +22,7 @@ from hpml.experiment.sweep.place import CLAIMS, Place, Work
 
 # A write to these is one request that is seen whole or not at all; everything else is written aside and renamed.
 OBJECTS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss", "memory"})
+# These create a file only where there is none (memory:// belongs to one process).
 EXCLUSIVE = frozenset({"file", "local", "memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 LEFT = ("events/", "videos/", "lock")  # a run that goes on does not read these
 TRIES = 4
@@ -36,59 +37,62 @@ class Store(Place):
         self.files, self.root = _filesystem(self.address)
         self.objects = self.protocol in OBJECTS
         self.exclusive = self.protocol in EXCLUSIVE
+        try:
+            with _failing():
+                self.files.exists(self.root)
+        except OSError as error:
+            raise ValueError(f"{self.address} cannot be reached ({_reason(error)}).") from error
 
     def read(self, name: str) -> bytes | None:
         """What a file holds; None where there is none."""
         try:
-            return self.files.cat_file(self._path(name))
+            with _failing():
+                return self.files.cat_file(self._path(name))
         except FileNotFoundError:
             return None
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file that is whole or not there."""
-        if self.objects:
-            self.files.pipe_file(self._path(name), data)
-        else:
-            with self._aside(name) as path:
-                self.files.pipe_file(path, data)
+        with self._whole(name) as path:
+            self.files.pipe_file(path, data)
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file that is not there; whether it was not."""
         path = self._path(name)
         try:
-            if self.protocol in ("file", "local"):  # whose pipe_file looks first and writes then
-                self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
-                with self.files.open(path, "xb") as file:
-                    file.write(data)
-            else:
-                self.files.pipe_file(path, data, mode="create")
+            with _failing():
+                if self.protocol in ("file", "local"):  # whose pipe_file looks first and writes then
+                    self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
+                    with self.files.open(path, "xb") as file:
+                        file.write(data)
+                else:
+                    self.files.pipe_file(path, data, mode="create")
         except FileExistsError:
             return False
         return True
 
     def put(self, source: Path, name: str) -> None:
         """Copy a file to the place."""
-        if self.objects:
-            self.files.put_file(str(source), self._path(name))
-        else:
-            with self._aside(name) as path:
-                self.files.put_file(str(source), path)
+        with self._whole(name) as path:
+            self.files.put_file(str(source), path)
 
     def get(self, name: str, target: Path) -> None:
         """Copy a file from the place."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        self.files.get_file(self._path(name), str(target))
+        with _failing():
+            self.files.get_file(self._path(name), str(target))
 
     def remove(self, name: str) -> None:
         """Delete a file if it is there."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), _failing():
             self.files.rm_file(self._path(name))
 
     def names(self, folder: str = "") -> list[str]:
         """All files below a folder, sorted; not those that are being written."""
         self.files.invalidate_cache()
         try:
-            found = self.files.find(self._path(folder) if folder else self.root)
+            with _failing():
+                found = self.files.find(self._path(folder) if folder else self.root)
         except FileNotFoundError:
             return []
         names = (path.removeprefix(self.root).lstrip("/") for path in found)
@@ -114,17 +118,22 @@ class Store(Place):
         return f"{self.root}/{name}"
 
     @contextmanager
-    def _aside(self, name: str) -> Iterator[str]:
-        """A path to write to, which takes its name in one step."""
+    def _whole(self, name: str) -> Iterator[str]:
+        """A path to write to, so that the file is whole or not there."""
         path = self._path(name)
+        if self.objects:
+            with _failing():
+                yield path
+            return
         folder, _, file = path.rpartition("/")
-        self.files.makedirs(folder, exist_ok=True)
         aside = f"{folder}/.{file}.{uuid.uuid4().hex}.tmp"
         try:
-            yield aside
-            self.files.mv(aside, path)
+            with _failing():
+                self.files.makedirs(folder, exist_ok=True)
+                yield aside
+                self.files.mv(aside, path)
         except BaseException:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):
                 self.files.rm_file(aside)
             raise
 
@@ -167,8 +176,7 @@ class Copy:
                 return
             except OSError as error:
                 if attempt + 1 == TRIES:
-                    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                    raise ValueError(f"{self.store.address} cannot be written to ({reason}).") from error
+                    raise ValueError(f"{self.store.address} cannot be written to ({_reason(error)}).") from error
                 time.sleep(2.0**attempt)
 
     def _push(self) -> None:
@@ -200,6 +208,22 @@ def _order(inner: str) -> tuple[int, str]:
 def _stamp(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Whatever the driver of a store raises is an `OSError`."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(str(error) or type(error).__name__) from error
+
+
+def _reason(error: OSError) -> str:
+    said = (error.strerror or str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+    return said[:1].lower() + said[1:]
 
 
 def _filesystem(address: str) -> tuple[Any, str]:
