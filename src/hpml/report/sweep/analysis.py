@@ -123,9 +123,32 @@ def analyse(study: Study, resamples: int = 2000) -> Analysis:
     cautions = (
         *seeds_caution(raw, study.environments),
         *scale_cautions(raw, scale, study.environments),
+        *_unchanged(study),
     )
     blocks = _blocks(study, normalised, resamples)
     return Analysis(study, scale, raw, collective, normalised, blocks, verdicts, overall, cautions)
+
+
+def _unchanged(study: Study) -> list[str]:
+    """Methods whose projection changed nothing at all: every seed has exactly the returns of the baseline."""
+    said = []
+    for method in study.methods:
+        base = study.baseline(method) if method.projected else None
+        if base is None:
+            continue
+        same = []
+        for environment in study.environments:
+            own, other = study.cells.get((environment, method.name)), study.cells.get((environment, base.name))
+            if own is None or other is None or own.seeds != other.seeds:
+                continue
+            if all(np.array_equal(own.values[name], other.values[name], True) for name in ("evaluated", "trained")):
+                same.append(environment)
+        if same:
+            said.append(
+                f"{method.name} has exactly the returns of {base.name} on {', '.join(same)}: the projection changed "
+                "nothing there, as when a run ends before its history is full."
+            )
+    return said
 
 
 def _scaled(table: np.ndarray) -> np.ndarray:

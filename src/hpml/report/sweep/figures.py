@@ -1,7 +1,7 @@
 """Figures of a sweep: curves with a panel a scenario, and dots with intervals."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,8 @@ def curve_panels(
             data["seeds"] += [int(runs) for runs in band.runs]
     if not panels:
         return None
+    if len(panels) == 1:
+        panels = [replace(panels[0], height=340)]
     names = [method.name for method in study.methods if method.name in shown]
     dashes = ["line" if style[name].dash == "solid" else "dash" for name in names]
     return FigurePart(

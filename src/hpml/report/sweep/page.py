@@ -107,15 +107,22 @@ def lead(analysis: Analysis) -> str:
         if study.method(verdict.method).projected
     )
     if judged:
-        total = sum(judged.values())
-        words.append(
-            f"Of {total} comparisons of a method with the same one unprojected, **{judged['better']}** show a "
-            f"gain, **{judged['worse']}** a loss, and **{judged['none']}** no difference that so many seeds can show."
-        )
+        words.append(_judged(judged))
     open_, _ = gaps(study)
     if open_ or study.aside or failures(study):
         words.append("Something is missing: the page says what, near its end.")
     return " ".join(words)
+
+
+def _judged(words: Counter[str]) -> str:
+    total = words.total()
+    if total == 1:
+        shown = {"better": "a **gain**", "worse": "a **loss**", "none": "**no difference** that so many seeds can show"}
+        return f"The one comparison with the same method unprojected shows {shown[next(iter(words))]}."
+    return (
+        f"Of {total} comparisons of a method with the same one unprojected, **{words['better']}** show a gain, "
+        f"**{words['worse']}** a loss, and **{words['none']}** no difference that so many seeds can show."
+    )
 
 
 def missing_section(study: Study) -> Section:

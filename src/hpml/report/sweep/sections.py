@@ -1,5 +1,7 @@
 """The sections of the page of `hpml report`, each from the numbers that the analysis holds."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from hpml.report.figures.curves import Curve, curves
@@ -7,6 +9,7 @@ from hpml.report.page import Section
 from hpml.report.parts import FigurePart, ListPart, Part, TablePart
 from hpml.report.sweep.analysis import Analysis, Block
 from hpml.report.sweep.figures import Dot, curve_panels, dot_panels, looks
+from hpml.report.sweep.study import Study
 from hpml.report.sweep.tables import aggregate_table, full_table, matrix_table, own_end_table, summary_table
 from hpml.report.sweep.words import counted, listed, number, with_error
 from hpml.statistics.aggregate import standard_error
@@ -16,6 +19,11 @@ SMOOTHED = (
     "Lines and bands are smoothed over a few points for the eye only; the mean as it is lies faint under each "
     "line, and "
     "the CSV has only that."
+)
+NOISE_FREE = (
+    "Without noise: the product of the residuals of two half batches, whose noise is independent; its mean is "
+    "the energy "
+    "of the circulation alone, and it can fall below zero."
 )
 FINAL = (
     "**Final return of a seed**: the mean over its evaluations in the last tenth of the steps compared, at least the "
@@ -35,7 +43,10 @@ def final_section(analysis: Analysis) -> Section:
     ]
     if trained:
         words.append(f"No evaluations, so the training return stands in their place: {listed(trained)}.")
-    parts: list[Part] = [summary_table(analysis), full_table(analysis, "normalised"), full_table(analysis, "raw")]
+    parts: list[Part] = [summary_table(analysis)]
+    if any(np.isfinite(table).any() for table in analysis.normalised.values()):
+        parts.append(full_table(analysis, "normalised"))
+    parts.append(full_table(analysis, "raw"))
     if any(np.isfinite(table).any() for table in analysis.collective.values()):
         parts.append(full_table(analysis, "collective"))
     ends = own_end_table(analysis)
@@ -100,20 +111,13 @@ def circulation_section(analysis: Analysis) -> Section:
         "history "
         "is a path, on which a potential explains everything: a low NonPot then says little.",
     ]
-    tables = [
-        _mean_table(study, "residual_energy", "Raw residual energy, training average", "As the paper's table has it."),
-        _mean_table(
-            study,
-            "residual_clean",
-            "Residual energy without noise, training average",
-            "The product of the residuals of two half batches, whose noise is independent; its mean is the energy of "
-            "the "
-            "circulation alone, and it can fall below zero.",
-        ),
-        _mean_table(study, "nonpot", "NonPot held out, training average", ""),
-        _mean_table(study, "identifiable", "Identifiable share, training average", "0: a path; 1: samples all around."),
-    ]
-    return Section("Circulation", words, [figure, *(table for table in tables if table is not None)])
+    measures = {
+        "residual_energy": ("Raw residual energy", "As the paper's table has it, noise and all."),
+        "residual_clean": ("Residual energy without noise", NOISE_FREE),
+        "nonpot": ("NonPot held out", ""),
+        "identifiable": ("Identifiable share", "0: a path; 1: samples all around."),
+    }
+    return Section("Circulation", words, [figure, *_mean_tables(study, measures, "training average")])
 
 
 def convention_section(analysis: Analysis) -> Section:
@@ -129,17 +133,19 @@ def convention_section(analysis: Analysis) -> Section:
     )
     if figure is None:
         return Section("Convention switches", ["None of these scenarios has conventions to switch between."])
-    tables = [
-        _mean_table(study, "switch_rate", "Within episodes, at the end", "Evaluations of the last tenth of the steps."),
-        _mean_table(
-            study,
-            "switched",
-            "Between evaluations",
-            "How often the commonest joint convention of an evaluation is not that of the one before, over the whole "
-            "run: 0 where a convention, once found, stays.",
+    measures = {
+        "switch_rate": (
+            "Switches within episodes",
+            "Within episodes: in the evaluations of the last tenth of the steps.",
         ),
-    ]
-    return Section("Convention switches", parts=[figure, *(table for table in tables if table is not None)])
+        "switched": (
+            "Switches between evaluations",
+            "Between evaluations: how often the commonest joint convention is not that of the evaluation before, over "
+            "the "
+            "whole run; 0 where a convention, once found, stays.",
+        ),
+    }
+    return Section("Convention switches", parts=[figure, *_mean_tables(study, measures, "")])
 
 
 def speed_section(analysis: Analysis) -> Section:
@@ -158,7 +164,7 @@ def speed_section(analysis: Analysis) -> Section:
             other = None if base is None else study.speeds.get((environment, base.name))
             if not method.projected or other is None or not np.isfinite(other.steps_per_second):
                 continue
-            if (speed.together, speed.device) != (other.together, other.device):
+            if (speed.together, speed.device) != (other.together, other.device) or speed.few or other.few:
                 mixed = True
                 continue
             whole = other.steps_per_second / speed.steps_per_second - 1
@@ -178,7 +184,11 @@ def speed_section(analysis: Analysis) -> Section:
             "Time of an update more than the same algorithm without the projection takes; in brackets the part that "
             "learns alone. Honest only where both ran on the same machine under the same load"
         )
-        note += "; left out where the number of seeds in a process or the device differ." if mixed else "."
+        note += (
+            "; left out where the number of seeds in a process or the device differ, or with fewer than 20 updates."
+            if mixed
+            else "."
+        )
         parts.append(matrix_table(study, more, "What the projection costs", note))
     return Section("Speed", parts=parts)
 
@@ -186,34 +196,24 @@ def speed_section(analysis: Analysis) -> Section:
 def belief_section(analysis: Analysis) -> Section:
     """What so few seeds cannot show, and how often the intervals hold the truth."""
     names = {"mean": "mean of a cell", "macro": "mean over 10 scenarios", "iqm": "IQM over 10 scenarios"}
-    settings = dict.fromkeys((row.quantity, row.kind) for row in MEASURED)
     seeds = sorted({row.seeds for row in MEASURED})
     kinds = ("percentile", "studentised", "student")
-    shares = {(row.quantity, row.kind, row.seeds, kind): getattr(row, kind) for row in MEASURED for kind in kinds}
+    shares = {
+        (row.quantity, row.kind, row.seeds): " · ".join(f"{100 * getattr(row, kind):.0f}" for kind in kinds)
+        for row in MEASURED
+    }
     rows = [
-        [
-            f"{names[quantity]}, {scores}",
-            *(f"{100 * shares[quantity, scores, n, kind]:.0f} %" for n in seeds for kind in kinds),
-        ]
-        for quantity, scores in settings
+        [names[quantity], scores, *(shares.get((quantity, scores, n), "–") for n in seeds)]
+        for quantity, scores in dict.fromkeys((row.quantity, row.kind) for row in MEASURED)
     ]
     errors = max(100 * row.error(name) for row in MEASURED for name in kinds)
     table = TablePart(
-        [
-            "scores",
-            *(
-                f"{n} seeds: {kind.replace('student', 'Student') if kind == 'student' else kind}"
-                for n in seeds
-                for kind in kinds
-            ),
-        ],
+        ["what", "scores", *(f"{n} seeds" for n in seeds)],
         rows,
-        "How often 95 % intervals held the truth, in "
-        f"{counted({row.trials for row in MEASURED}, 'trial')} of simulated runs each (Monte Carlo error up to "
-        f"{errors:.1f} points). Skewed: a few runs do very well; bimodal: a quarter of the runs find the better "
-        "convention.",
+        "Per cent of trials in which the 95 % interval held the truth: percentile bootstrap · studentised bootstrap · "
+        f"Student's t. {counted({row.trials for row in MEASURED}, 'trial')} each, Monte Carlo error up to "
+        f"{errors:.1f} points. Skewed: a few runs do very well; bimodal: a quarter find the better convention.",
         "Coverage of the intervals, measured in simulation",
-        tight=True,
     )
     cautions = [ListPart(analysis.cautions)] if analysis.cautions else ["Nothing to warn of."]
     return Section("How far this can be believed", parts=[*cautions, table])
@@ -278,7 +278,26 @@ def _profile_figure(analysis: Analysis, block: Block) -> FigurePart:
     )
 
 
-def _mean_table(study, column: str, title: str, note: str) -> TablePart | None:
+def _mean_tables(study: Study, measures: Mapping[str, tuple[str, str]], which: str) -> list[Part]:
+    """Means ± standard errors over seeds: a table a measure, or all in one where there is a single scenario."""
+    texts = {column: _means(study, column) for column in measures}
+    texts = {column: found for column, found in texts.items() if found}
+    ending = "Mean ± standard error over seeds."
+    if len(study.environments) == 1:
+        names = [m.name for m in study.methods if any(m.name in next(iter(t.values())) for t in texts.values())]
+        rows = [[name, *(next(iter(found.values())).get(name, "–") for found in texts.values())] for name in names]
+        note = " ".join([*(measures[column][1] for column in texts), ending]).strip()
+        title = f"In numbers{', ' * bool(which)}{which}"
+        return [TablePart(["Method", *(measures[column][0] for column in texts)], rows, note, title)] if rows else []
+    return [
+        matrix_table(
+            study, found, f"{measures[column][0]}{', ' * bool(which)}{which}", f"{measures[column][1]} {ending}".strip()
+        )
+        for column, found in texts.items()
+    ]
+
+
+def _means(study: Study, column: str) -> dict[str, dict[str, str]]:
     cells: dict[str, dict[str, str]] = {}
     for environment in study.environments:
         for method in study.methods:
@@ -288,4 +307,4 @@ def _mean_table(study, column: str, title: str, note: str) -> TablePart | None:
                 error = float(standard_error(values))
                 text = with_error(float(values.mean()), error) if len(values) > 1 else number(float(values[0]))
                 cells.setdefault(environment, {})[method.name] = text
-    return matrix_table(study, cells, title, f"{note} Mean ± standard error over seeds.".strip()) if cells else None
+    return cells

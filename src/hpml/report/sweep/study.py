@@ -65,6 +65,12 @@ class Speed:
     measure: float
     together: int
     device: str
+    updates: int
+
+    @property
+    def few(self) -> bool:
+        """Whether the median is over too few updates to compare."""
+        return self.updates < 20
 
 
 @dataclass(frozen=True)
@@ -257,7 +263,7 @@ def _speeds(runs: Sequence[Run], timed: Table) -> dict[tuple[str, str], Speed]:
         with np.errstate(invalid="ignore"):
             rate, collect, learn, measure, together = (float(value) for value in _median(np.array(each)))
         device = runs[int(timed["run"][lines[0]])].versions.get("device", "")
-        found[key] = Speed(rate, collect, learn, measure, int(together), device)
+        found[key] = Speed(rate, collect, learn, measure, int(together), device, int(timed["updates"][lines].min()))
     return found
 
 

@@ -62,7 +62,7 @@ def full_table(analysis: Analysis, kind: str) -> TablePart:
     for method in study.methods:
         means, errors = analysis.mean(table, method.name)
         cells = [
-            _cell(analysis, method.name, environment, with_error(mean, error, 1 if scaled else None))
+            _cell(analysis, method.name, environment, with_error(mean, error, 1 if scaled else None), kind)
             for environment, mean, error in zip(study.environments, means, errors, strict=True)
         ]
         if scaled:
@@ -138,19 +138,22 @@ def own_end_table(analysis: Analysis) -> TablePart | None:
 
 def _full_note(analysis: Analysis, kind: str, partial: bool, shared: np.ndarray) -> str:
     study = analysis.study
-    if kind != "normalised":
-        rest = "Return of an episode, undiscounted. " if kind == "raw" else ""
-        return f"{rest}{extent(study).capitalize()}. {MARKED}" if kind == "raw" else f"{extent(study).capitalize()}."
+    if kind == "raw":
+        return f"Return of an episode, undiscounted; {extent(study)}. {MARKED}"
+    if kind == "collective":
+        return f"{extent(study).capitalize()}."
     words = (
         f"The layout of the paper's `tab:meltingpot_full`; {extent(study)}. Macro Avg: the plain mean over scenarios"
     )
     words += ", with the errors added in squares; – where a method has not run everywhere."
     if partial:
         words += f" Shared Avg: the same over the {int(shared.sum())} scenarios that every method has."
-    return words
+    return f"{words} {MARKED}"
 
 
-def _cell(analysis: Analysis, method: str, environment: str, text: str) -> str | Mark:
+def _cell(analysis: Analysis, method: str, environment: str, text: str, kind: str) -> str | Mark:
+    if kind == "collective":  # the verdicts are about the return of an agent
+        return text
     verdict = analysis.verdicts.get((method, environment))
     tone = TONES.get(verdict.word) if verdict is not None else None
     return Mark(text, tone) if tone else text

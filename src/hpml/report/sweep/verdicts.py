@@ -32,8 +32,10 @@ def verdict_section(analysis: Analysis) -> Section:
         "would "
         "still be called likely better or likely worse."
     )
-    parts: list[Part] = [ListPart(items), *_matrix(analysis, [m.name for m in variants], judged), RULE, chance]
-    parts.append(_details(judged))
+    parts: list[Part] = [ListPart(items)]
+    if len({verdict.environment for verdict in judged}) > 1:
+        parts += _matrix(analysis, [method.name for method in variants], judged)
+    parts += [RULE, *([chance] if len(judged) > 1 else []), *_details(judged)]
     return Section(TITLE, parts=parts)
 
 
@@ -81,40 +83,39 @@ def _matrix(analysis: Analysis, methods: Sequence[str], judged: Sequence[Verdict
     ]
 
 
-def _details(judged: Sequence[Verdict]) -> TablePart:
-    rows = [
-        [
-            column_of(v.environment),
-            v.method,
-            f"{v.seeds[0]} and {v.seeds[1]}" if v.seeds[0] != v.seeds[1] else v.seeds[0],
-            number(v.difference.value),
-            interval(v.difference.interval),
-            f"{v.chance.value:.2f}",
-            fixed(v.chance.percentile, 2),
-            fixed(v.chance.score, 2),
-            f"{v.chance.p:.2g}",
-            Mark(v.words, TONES[v.word]),
-        ]
-        for v in judged
-    ]
-    columns = [
-        "scenario",
-        "method",
-        "seeds",
-        "difference",
-        "Welch 95 %",
-        "P(better)",
-        "bootstrap",
-        "score",
-        "p",
-        "verdict",
-    ]
+def _details(judged: Sequence[Verdict]) -> list[Part]:
+    """A table a method; the note stands under the last."""
+    columns = ["scenario", "seeds", "difference", "Welch 95 %", "P(better)", "bootstrap", "score", "p", "verdict"]
     note = (
         "Difference of the mean final return of an agent to the baseline's, in the scenario's units, with Welch's "
         "interval. P(better): the probability that a run beats a run of the baseline, with the percentile bootstrap "
         "interval (no width where runs do not overlap) and the score interval. p: exact, two-sided."
     )
-    return TablePart(columns, rows, note, "Every comparison in numbers", tight=True)
+    names = list(dict.fromkeys((v.method, v.against) for v in judged))
+    return [
+        TablePart(
+            columns,
+            [_row(v) for v in judged if v.method == method],
+            note if (method, against) == names[-1] else "",
+            f"{method} against {against}, in numbers",
+            tight=True,
+        )
+        for method, against in names
+    ]
+
+
+def _row(v: Verdict) -> list[str | Mark]:
+    return [
+        column_of(v.environment),
+        f"{v.seeds[0]} and {v.seeds[1]}" if v.seeds[0] != v.seeds[1] else str(v.seeds[0]),
+        number(v.difference.value),
+        interval(v.difference.interval),
+        f"{v.chance.value:.2f}",
+        fixed(v.chance.percentile, 2),
+        fixed(v.chance.score, 2),
+        f"{v.chance.p:.2g}",
+        Mark("none shown" if v.word == "none" else v.word, TONES[v.word]),
+    ]
 
 
 def _place(verdict: Verdict) -> str:
