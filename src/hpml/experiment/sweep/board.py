@@ -13,6 +13,7 @@ from rich.text import Text
 from hpml.experiment.progress import number
 from hpml.experiment.sweep.job import Job
 
+DRAWN = 0.4  # seconds between two drawings of the table
 EVERY = 60.0  # seconds between two lines about the whole where nobody watches
 SHOWN = 6  # runs and reasons that are shown below the table
 WORDS = {
@@ -105,7 +106,7 @@ class View:
     def __init__(self, board: Board, console: Console) -> None:
         self.board, self.console = board, console
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
-        self._said = time.monotonic()
+        self._said, self._drawn = time.monotonic(), -math.inf
 
     def __enter__(self) -> "View":
         if self._live is not None:
@@ -132,7 +133,9 @@ class View:
     def refresh(self) -> None:
         """Draw the table, or say a line about the whole once a minute."""
         if self._live is not None:
-            self._live.update(table(self.board), refresh=True)
+            if time.monotonic() - self._drawn > DRAWN:
+                self._drawn = time.monotonic()
+                self._live.update(table(self.board), refresh=True)
         elif time.monotonic() - self._said > EVERY:
             self._said = time.monotonic()
             self.say(self.board.summary())

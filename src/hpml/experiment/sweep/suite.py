@@ -12,28 +12,17 @@ environments = ["stag_hunt", "climbing"]
 
 import dataclasses
 import tomllib
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from hpml.experiment.build import algorithm_names
-from hpml.experiment.config import TrainConfig
-from hpml.marl.settings import Settings
+from hpml.experiment.sweep import fields
 
 SUITES = Path(__file__).with_name("suites")
 TOP = ("name", "about", "steps", "seeds", "first_seed", "environments", "methods", "train", "scenario", "tune", "asked")
-OWN = {  # options of `hpml train` that the suite itself decides
-    "env": "environments stand in the list at the top",
-    "steps": "steps stand at the top of the suite or in a [scenario] table",
-    "seeds": "seeds stand at the top of the suite or in a [scenario] table",
-    "seed": "first_seed stands at the top of the suite",
-    "out": "the sweep's folder is given by --out",
-    "resume": "a sweep always goes on with what is there",
-    "settings": "each setting is an option of its own",
-}
 
 
 @dataclass(frozen=True)
@@ -118,18 +107,18 @@ def read_suite(given: str) -> Suite:
 def parse_suite(text: str) -> Suite:
     """A suite from the text of its file."""
     raw = tomllib.loads(text)
-    _known(raw, TOP, "a suite", "")
-    name = _typed(raw, "name", str, "the suite")
-    if not name or not _plain(name):
+    fields.check_known(raw, TOP, "a suite", "")
+    name = fields.text(raw, "name", "the suite")
+    if not name or not fields.is_plain(name):
         raise ValueError(f"the suite's name is made of letters, digits, '_', '-' and '.', got {name!r}.")
-    steps, seeds = _count(raw, "steps", 1), _count(raw, "seeds", 1)
-    first = _count(raw, "first_seed", 0, 0)
-    environments = _names(raw, "environments", "the suite")
+    steps, seeds = fields.count(raw, "steps", 1), fields.count(raw, "seeds", 1)
+    first = fields.count(raw, "first_seed", 0, 0)
+    environments = fields.names(raw, "environments", "the suite")
     methods = _methods(raw.get("methods"))
     keys = [method.key for method in methods]
-    train = _options(_table(raw, "train"), "[train]")
+    train = fields.options(fields.table(raw, "train"), "[train]")
     scenarios = {}
-    for environment, table in _table(raw, "scenario").items():
+    for environment, table in fields.table(raw, "scenario").items():
         if environment not in environments:
             near = get_close_matches(environment, environments) or environments
             raise ValueError(f"[scenario.{environment}] is not in environments: did you mean {', '.join(near)}?")
@@ -142,7 +131,7 @@ def parse_suite(text: str) -> Suite:
     suite = Suite(name, steps, seeds, first, environments, methods, train, scenarios, None, text)
     if "tune" not in raw:
         return suite
-    return dataclasses.replace(suite, tune=_tune(_table(raw, "tune"), suite))
+    return dataclasses.replace(suite, tune=_tune(fields.table(raw, "tune"), suite))
 
 
 def folder_name(environment: str) -> str:
@@ -160,10 +149,10 @@ def _methods(raw: Any) -> tuple[Method, ...]:
         where = f"[methods.{key}]"
         if not isinstance(table, dict):
             raise ValueError(f"{where} must be a table of options, got {table!r}.")
-        if not _plain(key):
+        if not fields.is_plain(key):
             raise ValueError(f"{where}: a method's key is made of letters, digits, '_', '-' and '.'.")
-        label = _typed(table, "label", str, where, key)
-        options = _options({name: value for name, value in table.items() if name != "label"}, where)
+        label = fields.text(table, "label", where, key)
+        options = fields.options({name: value for name, value in table.items() if name != "label"}, where)
         if "algo" not in options:
             if key not in algorithm_names():
                 near = get_close_matches(key, algorithm_names()) or algorithm_names()
@@ -177,26 +166,26 @@ def _scenario(environment: str, table: Any, keys: list[str]) -> Scenario:
     where = f"[scenario.{environment}]"
     if not isinstance(table, dict):
         raise ValueError(f"{where} must be a table of options, got {table!r}.")
-    steps, seeds = _count(table, "steps", 1, 0, where), _count(table, "seeds", 1, 0, where)
-    methods = _names(table, "methods", where) if "methods" in table else ()
+    steps, seeds = fields.count(table, "steps", 1, 0, where), fields.count(table, "seeds", 1, 0, where)
+    methods = fields.names(table, "methods", where) if "methods" in table else ()
     for key in methods:
         if key not in keys:
             near = get_close_matches(key, keys) or keys
             raise ValueError(f"{where} has no method {key!r} to choose: did you mean {', '.join(near)}?")
     own = {name: value for name, value in table.items() if name not in ("steps", "seeds", "methods")}
-    return Scenario(steps, seeds, methods, _options(own, where))
+    return Scenario(steps, seeds, methods, fields.options(own, where))
 
 
 def _tune(raw: dict[str, Any], suite: Suite) -> Tune:
-    _known(raw, ("seeds", "steps", "grid", "methods"), "[tune]", "")
+    fields.check_known(raw, ("seeds", "steps", "grid", "methods"), "[tune]", "")
     seeds = raw.get("seeds")
     if not isinstance(seeds, list) or not seeds or any(type(seed) is not int or seed < 0 for seed in seeds):
         raise ValueError(f"[tune] seeds must be a list of seeds such as [1000, 1001], got {seeds!r}.")
     if len(set(seeds)) < len(seeds):
         raise ValueError("[tune] seeds must differ.")
-    shared = _grid(_table(raw, "grid"), "[tune.grid]")
-    own = _table(raw, "methods")
-    _known(own, [method.key for method in suite.methods], "[tune.methods]", "method ")
+    shared = _grid(fields.table(raw, "grid"), "[tune.grid]")
+    own = fields.table(raw, "methods")
+    fields.check_known(own, [method.key for method in suite.methods], "[tune.methods]", "method ")
     grids = {
         method.key: _grid(own[method.key], f"[tune.methods.{method.key}]") if method.key in own else shared
         for method in suite.methods
@@ -207,7 +196,7 @@ def _tune(raw: dict[str, Any], suite: Suite) -> Tune:
         raise ValueError(f"[tune] every method must have a grid of the same size, or the comparison is unfair: {told}.")
     if 0 in sizes.values() or set(sizes.values()) == {1}:
         raise ValueError("[tune] a grid has at least two trials: write [tune.grid] with lists such as actor_rate.")
-    return Tune(tuple(seeds), _count(raw, "steps", 1, suite.steps, "[tune]"), grids)
+    return Tune(tuple(seeds), fields.count(raw, "steps", 1, suite.steps, "[tune]"), grids)
 
 
 def _grid(table: Any, where: str) -> tuple[Mapping[str, Any], ...]:
@@ -218,78 +207,8 @@ def _grid(table: Any, where: str) -> tuple[Mapping[str, Any], ...]:
     for name, values in table.items():
         if not isinstance(values, list) or not values:
             raise ValueError(f"{where} {name} must be a list of values to try, got {values!r}.")
-        each = [_options({name: value}, where)[name] for value in values]
+        each = [fields.options({name: value}, where)[name] for value in values]
         if len(set(map(repr, each))) < len(each):
             raise ValueError(f"{where} {name} has a value twice.")
         trials = [{**trial, name: value} for trial in trials for value in each]
     return tuple(trials)
-
-
-def _options(table: dict[str, Any], where: str) -> dict[str, Any]:
-    """Options of `hpml train`, each known and of its type."""
-    hints = {**get_type_hints(TrainConfig), **get_type_hints(Settings)}
-    for name in table:
-        if name in OWN:
-            raise ValueError(f"{where} cannot have {name}: {OWN[name]}.")
-    _known(table, [name for name in hints if name not in OWN], where, "option ")
-    return {name: _fitting(value, hints[name], f"{where} {name}") for name, value in table.items()}
-
-
-def _fitting(value: Any, hint: Any, where: str) -> Any:
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            near = get_close_matches(str(value), get_args(hint)) or get_args(hint)
-            raise ValueError(f"{where} cannot be {value!r}: did you mean {', '.join(near)}?")
-        return value
-    if get_origin(hint) in (Union, types.UnionType):
-        hint = get_args(hint)[0]
-    if hint is float and type(value) in (int, float):
-        return float(value)
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
-    if type(value) is not hint:
-        raise ValueError(f"{where} must be {words.get(hint, 'something else')}, got {value!r}.")
-    return value
-
-
-def _known(table: Mapping[str, Any], names: Any, where: str, kind: str) -> None:
-    for name in table:
-        if name not in names:
-            near = get_close_matches(name, list(names), n=3) or sorted(names)[:8]
-            raise ValueError(f"{where} has no {kind}{name!r}: did you mean {', '.join(near)}?")
-
-
-def _table(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    found = raw.get(name, {})
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} must be a table, written [{name}], got {found!r}.")
-    return found
-
-
-def _typed(raw: dict[str, Any], name: str, kind: type, where: str, default: Any = None) -> Any:
-    found = raw.get(name, default)
-    if type(found) is not kind:
-        raise ValueError(f"{where} needs {name} as a text in quotes, got {found!r}.")
-    return found
-
-
-def _count(raw: dict[str, Any], name: str, least: int, default: int | None = None, where: str = "the suite") -> int:
-    found = raw.get(name, default)
-    if name not in raw and default is not None:
-        return default
-    if type(found) is not int or found < least:
-        raise ValueError(f"{where} needs {name} as a whole number of at least {least}, got {found!r}.")
-    return found
-
-
-def _names(raw: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
-    found = raw.get(name)
-    if not isinstance(found, list) or not found or not all(isinstance(each, str) for each in found):
-        raise ValueError(f"{where} needs {name} as a list of names, got {found!r}.")
-    twice = next((each for each in found if found.count(each) > 1), None)
-    if twice:
-        raise ValueError(f"{where} has {twice!r} twice in {name}.")
-    return tuple(found)
-
-
-def _plain(name: str) -> bool:
-    return bool(name) and not name.startswith(".") and all(c.isalnum() or c in "_-." for c in name)

@@ -96,7 +96,7 @@ def check(suite: Suite, asked: Sequence[Cell], look: Look) -> None:
         reported |= set(range(int(low), int(high) + 1))
     if both := sorted(reported & set(suite.tune.seeds)):
         told = ", ".join(map(str, both))
-        raise ValueError(f"[tune] seeds must not be among the seeds that are reported, and {told} is among them: choose others.")
+        raise ValueError(f"[tune] seeds must not be reported ones, and {told} is among them: choose others.")
     for each in asked:
         if not each.config.episodes:
             raise ValueError(f"{each.environment} with {each.method.key} has episodes = 0: tuning needs evaluations.")

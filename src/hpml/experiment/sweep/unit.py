@@ -31,6 +31,7 @@ from hpml.experiment.sweep.place import Work, open_place
 from hpml.experiment.sweep.record import note_end, note_start
 from hpml.experiment.sweep.wire import news_line, read_job
 
+APART = 0.5  # seconds between two news of a run
 Say = Callable[[News], None]
 
 
@@ -81,8 +82,14 @@ def going_on(job: Job, folder: Path) -> TrainConfig:
 
 
 def _train(job: Job, config: TrainConfig, held: Work, say: Say, ending: threading.Event) -> tuple[str, str]:
+    told = -math.inf
+
     def watch(update: int, total: int, gain: float) -> bool:
-        say(News(job.name, update, total, gain))
+        nonlocal told
+        now = time.monotonic()
+        if now - told >= APART or update >= total:
+            told = now
+            say(News(job.name, update, total, gain))
         return ending.is_set()
 
     if ending.is_set():
