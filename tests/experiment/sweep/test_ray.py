@@ -24,7 +24,7 @@ ray = pytest.importorskip("ray", reason="Ray has no wheel for this Python")
 pytest.importorskip("fsspec")
 Cluster = pytest.importorskip("ray.cluster_utils").Cluster
 
-UPDATES = 1600
+UPDATES = 960
 # Most of the time goes into compiling; what is compiled need not be fast here.
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 QUIETLY = {"RAY_USAGE_STATS_ENABLED": "0", "XLA_FLAGS": QUICK, "OPENBLAS_NUM_THREADS": "1"}
@@ -183,6 +183,16 @@ def test_what_cannot_run_there_is_said(cluster, tmp_path, monkeypatch):
         assert not list(tmp_path.rglob("*.token"))
     finally:
         executor.close()
+
+
+def test_locks_that_do_not_reach_are_seen(tmp_path):
+    """Where nobody is kept out by a lock that is held, the machine says so."""
+    token, place = "0" * 32, open_place(str(tmp_path))
+    with clusters._marked(str(tmp_path), token):
+        assert clusters.inspect(str(tmp_path), token)["locks"] is False
+    place.write(f"claims/{token}.token", b"seen")
+    found = clusters.inspect(str(tmp_path), token)
+    assert (found["place"], found["locks"]) == ("", True)
 
 
 def test_other_versions_are_said(cluster):

@@ -3,6 +3,7 @@
 Imports neither JAX nor Ray: it is a process beside the one that trains.
 """
 
+import glob
 import os
 import shutil
 import tempfile
@@ -26,8 +27,8 @@ class Runner:
         import ray  # which is there: it made this
 
         self.node = ray.get_runtime_context().get_node_id()
-        self.compiled = _compiled(token)
-        self.scratch = tempfile.mkdtemp(prefix="hpml-ray-")
+        self.compiled = _folder(token, "compiled")
+        self.scratch = tempfile.mkdtemp(prefix=_folder(token))
         os.environ["TMPDIR"] = tempfile.tempdir = self.scratch  # for what a killed process leaves
         self.changed = threading.Condition()
         self.count, self.newest, self.told = 0, "", 0.0
@@ -83,10 +84,11 @@ class Runner:
 
 
 def forget(token: str) -> None:
-    """Delete what a sweep's runs have compiled on this machine."""
-    shutil.rmtree(_compiled(token), ignore_errors=True)
+    """Delete what a sweep's runs have compiled on this machine, and what those that were killed have left."""
+    for path in glob.glob(f"{_folder(token)}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def _compiled(token: str) -> str:
-    """The folder in which a sweep's runs on this machine find what others have compiled; nobody can guess its name."""
-    return str(Path(tempfile.gettempdir()) / f"hpml-compiled-{token}")
+def _folder(token: str, name: str = "") -> str:
+    """A folder of a sweep on this machine; nobody can guess its name, so nobody else can put compiled code there."""
+    return str(Path(tempfile.gettempdir()) / f"hpml-{token}-{name}")

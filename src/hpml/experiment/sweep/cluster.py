@@ -11,12 +11,13 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import Any
 
+from hpml.experiment.sweep.claim import Busy
 from hpml.experiment.sweep.machine import Machine, this_machine
-from hpml.experiment.sweep.place import open_place
+from hpml.experiment.sweep.place import CLAIMS, Folder, open_place
 
 KNOCK = 5.0  # seconds for the port to answer
 GREET = 45.0  # seconds for a process to start and connect
@@ -51,15 +52,9 @@ def check(ray: Any, place: str = "") -> Machine:
 
     The machine that is returned has the most cores of all, and the GPUs of the one that has some but the least memory.
     """
-    name = f"claims/{uuid.uuid4().hex}.token"
-    if place:
-        _write(place, name)
-    try:
-        found = on_each(ray, inspect, (place, name), ASK)
-    finally:
-        if place:
-            with contextlib.suppress(OSError):
-                open_place(place).remove(name)
+    token = uuid.uuid4().hex
+    with _marked(place, token) if place else contextlib.nullcontext():
+        found = on_each(ray, inspect, (place, token), ASK)
     mine = _version()
     for node, said in found:
         host = _host(node)
@@ -71,6 +66,11 @@ def check(ray: Any, place: str = "") -> Machine:
             )
         if said["place"]:
             raise ValueError(_unseen(place, host, said["place"]))
+        if said["locks"]:
+            raise ValueError(
+                f"Locks in {place} do not reach the machine {host} of the cluster: give it as file://{place}, where "
+                "runs are claimed by files."
+            )
     if not found:
         raise ValueError("No machine of the cluster has cores for runs: start one with ray start --address=...")
     cores = max(min(said["cores"], int(node["Resources"]["CPU"])) for node, said in found)
@@ -78,16 +78,56 @@ def check(ray: Any, place: str = "") -> Machine:
     return Machine(max(1, cores), min((each for each in gpus if each), key=min, default=()))
 
 
-def inspect(place: str, name: str) -> dict[str, Any]:
-    """What this machine has, and what is wrong with the place seen from here."""
-    trouble = ""
+def inspect(place: str, token: str) -> dict[str, Any]:
+    """What this machine has, and what is wrong with the place and its locks seen from here."""
+    trouble, locks = "", False
     if place:
         try:
-            trouble = "" if open_place(place).read(name) else "not there"
+            opened = open_place(place)
+            trouble = "" if opened.read(_token(token)) else "not there"
+            locks = not trouble and isinstance(opened, Folder) and _taken(opened, token)
         except Exception as error:  # whatever the driver of a store raises
             trouble = _short(error)
     machine = this_machine()
-    return {"hpml": _version(), "cores": machine.cores, "gpus": machine.gpus, "place": trouble}
+    return {
+        "hpml": _version(),
+        "cores": machine.cores,
+        "gpus": machine.gpus,
+        "place": trouble,
+        "locks": locks,
+    }
+
+
+def _taken(place: Folder, token: str) -> bool:
+    """Whether this process gets a lock that another one holds."""
+    try:
+        with place.work(token):
+            return True
+    except Busy:
+        return False
+
+
+@contextlib.contextmanager
+def _marked(place: str, token: str) -> Iterator[None]:
+    """A file at the place for others to see, and in a folder a lock for them to find taken."""
+    opened = open_place(place)
+    try:
+        opened.write(_token(token), b"seen")
+    except ValueError:
+        raise
+    except OSError as error:
+        raise ValueError(f"{place} cannot be written to ({_short(error)}).") from error
+    try:
+        with opened.work(token) if isinstance(opened, Folder) else contextlib.nullcontext():
+            yield
+    finally:
+        for name in (_token(token), f"{CLAIMS}/{token}.lock"):
+            with contextlib.suppress(OSError):
+                opened.remove(name)
+
+
+def _token(token: str) -> str:
+    return f"{CLAIMS}/{token}.token"
 
 
 def here() -> bool:
@@ -181,15 +221,6 @@ def _unseen(place: str, host: str, trouble: str) -> str:
         f"The machine {host} of the cluster does not see {place} ({trouble}): results must lie in a folder that all "
         "machines share, or in a store such as s3://bucket/name."
     )
-
-
-def _write(place: str, name: str) -> None:
-    try:
-        open_place(place).write(name, b"seen")
-    except ValueError:
-        raise
-    except Exception as error:  # whatever the driver of a store raises
-        raise ValueError(f"{place} cannot be written to ({_short(error)}).") from error
 
 
 def _ray() -> Any:

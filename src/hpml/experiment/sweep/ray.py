@@ -80,10 +80,12 @@ class RayExecutor:
         self._machines()
         if not _fits(job, self._most):
             needs = f"{job.cores:g} cores" + (f" and {job.gpu:g} of a GPU" if job.gpu else "")
-            reason = f"no machine of the cluster has the {needs} that the run is given: try --workers or --jobs"
+            reason = f"no machine of the cluster has the {needs} that the run is given: try fewer --workers"
             self._ended.append(News(job.name, outcome=Outcome("failed", reason)))
             return
-        make = self.ray.remote(num_cpus=job.cores, num_gpus=round(job.gpu, 4), max_restarts=0, max_concurrency=4)(Runner)
+        make = self.ray.remote(num_cpus=job.cores, num_gpus=round(job.gpu, 4), max_restarts=0, max_concurrency=4)(
+            Runner
+        )
         actor = make.remote(self.token)
         end, news = actor.run.remote(job_line(job)), actor.news.remote(-1)
         self._running[job.name] = Running(job, actor, end, news, time.monotonic())
@@ -132,7 +134,8 @@ class RayExecutor:
                 self.ray.wait([each.end for each in left], num_returns=len(left), timeout=PATIENCE)
             for running in left:
                 self._drop(running)
-            on_each(self.ray, forget, (self.token,), PATIENCE)
+            if not left:  # else their processes may still be writing
+                on_each(self.ray, forget, (self.token,), PATIENCE)
             if self._ours:
                 self.ray.shutdown()
 
