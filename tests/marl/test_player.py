@@ -52,16 +52,36 @@ def player_of(spec, settings, actors):
     return Player(spec, jax.device_get(parameters(actors)), settings.share)
 
 
+def act(player, seen, memory, number):
+    """One environment's actions, with the same draw for all agents."""
+    seen, memory = jax.tree.map(lambda x: x[None], (seen, memory))
+    played = player.act(seen, memory, np.full((1, AGENTS), number, np.float32))
+    return jax.tree.map(lambda x: x[0], played)
+
+
 @pytest.mark.parametrize("changes", [{}, {"share": True}, {"memory": 6}, {"memory": 6, "share": True}], ids=str)
 @pytest.mark.parametrize("name", SEEING)
 def test_the_player_is_the_actor(name, changes):
     spec, settings, actors, seen, memory = case(name, **changes)
     expected, known = learnt(spec, settings, actors, seen, memory)
-    actions, log_probs, after = player_of(spec, settings, actors).act(seen, memory, np.full(AGENTS, 0.4, np.float32))
+    actions, log_probs, after = act(player_of(spec, settings, actors), seen, memory, 0.4)
     np.testing.assert_allclose(log_probs, expected[np.arange(AGENTS), actions], rtol=2e-5, atol=2e-5)
     assert (after is None) == (memory is None)
     if memory is not None:
         np.testing.assert_allclose(after, np.asarray(known)[:, 0], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["picture", "broken squares", "masked"])
+def test_environments_side_by_side_are_each_alone_to_the_last_bit(name):
+    spec, settings, actors, seen, memory = case(name, memory=6)
+    player, draw = player_of(spec, settings, actors), np.random.default_rng(3)
+    several = jax.tree.map(lambda x: np.stack([np.roll(x, k, 0) for k in range(5)]), (seen, memory))
+    draws = draw.random((5, AGENTS), np.float32)
+    together = player.act(*several, draws)
+    for k in range(5):
+        alone = player.act(*jax.tree.map(lambda x, k=k: x[k : k + 1], several), draws[k : k + 1])
+        for one, other in zip(together, alone, strict=True):
+            assert np.array_equal(one[k], other[0])
 
 
 @pytest.mark.parametrize("name", ["picture", "masked"])
@@ -71,11 +91,11 @@ def test_draws_follow_the_policy(name):
     player, count = player_of(spec, settings, actors), 2000
     # Equally spaced draws hit every action as often as its probability says, but for one at each of its ends.
     even = (np.arange(count, dtype=np.float32) + 0.5) / count
-    played = np.stack([player.act(seen, None, np.full(AGENTS, u, np.float32))[0] for u in even])
+    played = np.stack([act(player, seen, None, u)[0] for u in even])
     shares = np.stack([(played == action).mean(0) for action in range(ACTIONS)], -1)
     np.testing.assert_allclose(shares, expected, atol=2.0 / count)
     for last in (0.0, np.nextafter(np.float32(1), np.float32(0))):
-        actions, log_probs, _ = player.act(seen, None, np.full(AGENTS, last, np.float32))
+        actions, log_probs, _ = act(player, seen, None, last)
         assert np.isfinite(log_probs).all()
         assert expected[np.arange(AGENTS), actions].min() > 0
 

@@ -189,13 +189,14 @@ def test_what_was_played_is_what_the_policy_does(memory):
     for slot in range(len(SEEDS) * ENVIRONMENTS):
         player = Player(spec, {name: array[slot // ENVIRONMENTS] for name, array in policy.items()}, False)
         for t in range(STEPS):
-            seen = Observation(*(played[name][t, slot] for name in ("vector", "image", "mask")))
-            known = played["memory"][t, slot] if memory else None
-            actions, log_probs, after = player.act(seen, known, draws[::-1][t, slot])
-            assert np.array_equal(played["actions"][t, slot], actions)
-            assert np.array_equal(played["log_probs"][t, slot], log_probs)
+            alone = slice(slot, slot + 1)
+            seen = Observation(*(played[name][t, alone] for name in ("vector", "image", "mask")))
+            known = played["memory"][t, alone] if memory else None
+            actions, log_probs, after = player.act(seen, known, draws[::-1][t, alone])
+            assert np.array_equal(played["actions"][t, slot], actions[0])
+            assert np.array_equal(played["log_probs"][t, slot], log_probs[0])
             if memory:
-                expected = np.zeros_like(after) if played["done"][t, slot] else after
+                expected = np.zeros_like(after[0]) if played["done"][t, slot] else after[0]
                 assert np.array_equal(played["memory"][t + 1, slot], expected)
 
 

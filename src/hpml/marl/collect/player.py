@@ -1,8 +1,9 @@
 """Policies at play, in NumPy: the same function as `networks.Actor`, where the environments are.
 
-A call for one environment takes some tens of microseconds, as long as a step of the engine. Nothing has to travel to a
-device and back at every step, and an environment plays its whole rollout while the engine's memory is warm. One call
-is one environment, so that a result never depends on what is played beside it.
+Acting takes some tens of microseconds, as long as a step of the engine. Nothing has to travel to a device and back at
+every step, and a few environments play their whole rollout while the engines' memory is warm. A few at a time share
+the cost of the calls; every product is still that of one environment and agent, so that a result never depends, not in
+its last bit, on what is played beside it.
 """
 
 from collections.abc import Mapping
@@ -35,13 +36,12 @@ class Player:
             self._shape = (-(-height // spec.patch), -(-width // spec.patch), spec.patch, channels)
             rows, columns, side, _ = self._shape
             self._whole = (rows * side, columns * side) == (height, width)
-            self._squares = np.empty((spec.agents, rows, columns, side, side * channels), np.float32)
-            self._spare = [(0, 0), (0, rows * side - height), (0, columns * side - width), (0, 0)]
+            self._spare = [(0, 0), (0, 0), (0, rows * side - height), (0, columns * side - width), (0, 0)]
 
     def act(self, seen: Observation, memory: Any, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
-        """Everybody's action and its log-probability, (agents,), and what is known afterwards.
+        """Everybody's action and its log-probability, (environments, agents), and what is known afterwards.
 
-        `draws` (agents,) are uniform on [0, 1); `memory` is (agents, units) or None.
+        `draws` (environments, agents) are uniform on [0, 1); `memory` is (environments, agents, units) or None.
         """
         x = _relu(self._layer("hidden", _relu(self._see(seen))))
         if self._recurrent:
@@ -51,25 +51,28 @@ class Player:
             logits = np.where(seen.mask, logits, FORBIDDEN)
         logits = logits - logits.max(-1, keepdims=True)
         mass = np.exp(logits).cumsum(-1)
-        total = mass[:, -1]
-        actions = (mass <= (draws * total)[:, None]).sum(-1)
-        return actions, logits[np.arange(len(actions)), actions] - np.log(total), memory
+        total = mass[..., -1:]
+        actions = (mass <= draws[..., None] * total).sum(-1)
+        taken = np.take_along_axis(logits, actions[..., None], -1) - np.log(total)
+        return actions, taken[..., 0], memory
 
     def _see(self, seen: Observation) -> np.ndarray:
-        vector = seen.vector if self._names is None else np.concatenate([seen.vector, self._names], -1)
+        vector = seen.vector
+        if self._names is not None:
+            vector = np.concatenate([vector, np.broadcast_to(self._names, (len(vector), *self._names.shape))], -1)
         total = self._layer("sight.vector", vector)
         if seen.image is not None:
             rows, columns, side, channels = self._shape
             image = seen.image if self._whole else np.pad(seen.image, self._spare)
-            lines = image.reshape(-1, rows, side, columns, side * channels)
-            np.copyto(self._squares, lines.transpose(0, 1, 3, 2, 4))
-            drawn = self._squares.reshape(len(lines), rows * columns, -1) @ self._read
+            lines = image.reshape(*image.shape[:2], rows, side, columns, side * channels)
+            squares = lines.transpose(0, 1, 2, 4, 3, 5).astype(np.float32, order="C")
+            drawn = squares.reshape(*image.shape[:2], rows * columns, -1) @ self._read
             drawn += self._offset
-            total += self._layer("sight.picture", _relu(drawn).reshape(len(lines), -1))
+            total += self._layer("sight.picture", _relu(drawn).reshape(*image.shape[:2], -1))
         return total
 
     def _layer(self, name: str, x: np.ndarray) -> np.ndarray:
-        y = (x[:, None] @ self._weights[f"{name}.weight"])[:, 0]
+        y = (x[..., None, :] @ self._weights[f"{name}.weight"])[..., 0, :]
         y += self._weights[f"{name}.bias"]
         return y
 

@@ -1,9 +1,9 @@
-"""The process that plays: its slots' rollouts, one after another, and their next episodes are built meanwhile.
+"""The process that plays: its slots' rollouts, a few at a time, and their next episodes are built meanwhile.
 
-It imports no JAX. A slot plays all its steps before the next one begins, since engines that take turns push each other
-out of the processor's memory. Results go straight into the shared arrays. An environment may offer `advance(state,
-actions, observation, rewards, convention) -> done`, which writes into given arrays, and `skip(state, actions)`, which
-looks at nothing; the others are stepped and copied.
+It imports no JAX. A few slots play all their steps before the next ones begin, since many engines that take turns push
+each other out of the processor's memory. Results go straight into the shared arrays. An environment may offer
+`advance(state, actions, observation, rewards, convention) -> done`, which writes into given arrays, and `skip(state,
+actions)`, which looks at nothing; the others are stepped and copied.
 """
 
 import importlib
@@ -11,6 +11,7 @@ import os
 import select
 import sys
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +24,7 @@ from hpml.marl.env import Env, Observation
 
 IDLE = 5  # milliseconds without a command, after which there is time to tidy up
 BEHIND = 5  # how much less urgent building is, in the system's units of niceness
+TOGETHER = 4  # slots that play side by side, as many as stay in the processor's memory
 LEFT_OVER = 4  # finished episodes that may wait for such a time; of more, one goes with every rollout
 
 
@@ -37,7 +39,6 @@ class Lane:
         self._arrays, self._builder = arrays, builder
         self._advance = getattr(env, "advance", None)
         self._kept: dict[int, tuple[Any, ...]] = {}
-        self._sights: dict[int, Observation] = {}
         self.episode = slot.episode
         self.state: Any = None
         if self._episodes is None or slot.episode < self._episodes:
@@ -67,30 +68,8 @@ class Lane:
         if self.state is not None:
             self._write(self._seen, 0)
 
-    def play(self, steps: int, player: Player | None) -> list[Any]:
-        """A rollout from time 0, by the policies or by the actions that are there.
-
-        Returns the states of episodes that ended, to be let go.
-        """
-        over = []
-        for t in range(steps):
-            if player is not None and self.state is not None:
-                self._act(t, player)
-            ended = self._step(t)
-            if ended is not None:
-                over.append(ended)
-        return over
-
-    def _act(self, t: int, player: Player) -> None:
-        arrays, i = self._arrays, self.index
-        known = arrays["memory"][t, i] if "memory" in arrays else None
-        actions, log_probs, known = player.act(self._seen_at(t), known, arrays["draws"][t, i])
-        arrays["actions"][t, i], arrays["log_probs"][t, i] = actions, log_probs
-        if known is not None:
-            arrays["memory"][t + 1, i] = known
-
-    def _step(self, t: int) -> Any:
-        """The actions of time t, and what they led to; the state of an episode that ended."""
+    def step(self, t: int) -> Any:
+        """The actions of time t, and what they led to; the state of an episode that ended, to be let go."""
         arrays, i = self._arrays, self.index
         if self.state is None:
             arrays["rewards"][t, i], arrays["convention"][t, i], arrays["done"][t, i] = 0.0, -1, True
@@ -120,19 +99,41 @@ class Lane:
         """Where step t has its actions and leaves its results; kept, since making views costs as much as filling."""
         if t not in self._kept:
             part = lambda name: self._arrays[name][t, self.index]  # noqa: E731
-            self._kept[t] = (part("actions"), self._seen_at(t + 1), part("rewards"), part("convention"))
+            seen = seen_at(self._arrays, t + 1, self.index)
+            self._kept[t] = (part("actions"), seen, part("rewards"), part("convention"))
         return self._kept[t]
-
-    def _seen_at(self, t: int) -> Observation:
-        if t not in self._sights:
-            found = {name: self._arrays.get(name) for name in Observation._fields}
-            self._sights[t] = Observation(**{k: None if x is None else x[t, self.index] for k, x in found.items()})
-        return self._sights[t]
 
     def _write(self, seen: Observation, t: int) -> None:
         for name, value in seen._asdict().items():
             if name in self._arrays:
                 self._arrays[name][t, self.index] = value
+
+
+def seen_at(arrays: Mapping[str, np.ndarray], t: int, slots: int | slice) -> Observation:
+    """What is seen at time t, as views."""
+    found = {name: arrays.get(name) for name in Observation._fields}
+    return Observation(**{name: None if array is None else array[t, slots] for name, array in found.items()})
+
+
+def act(arrays: Mapping[str, np.ndarray], t: int, slots: slice, player: Player) -> None:
+    """The policies' actions at time t in some slots of one seed."""
+    known = arrays["memory"][t, slots] if "memory" in arrays else None
+    actions, log_probs, known = player.act(seen_at(arrays, t, slots), known, arrays["draws"][t, slots])
+    arrays["actions"][t, slots], arrays["log_probs"][t, slots] = actions, log_probs
+    if known is not None:
+        arrays["memory"][t + 1, slots] = known
+
+
+def side_by_side(lanes: list[Lane]) -> list[list[Lane]]:
+    """Neighbours of one seed, a few at a time."""
+    parts: list[list[Lane]] = []
+    for lane in lanes:
+        last = parts[-1] if parts else []
+        if last and len(last) < TOGETHER and (last[-1].place, last[-1].index + 1) == (lane.place, lane.index):
+            last.append(lane)
+        else:
+            parts.append([lane])
+    return parts
 
 
 def _step_back() -> None:
@@ -168,12 +169,14 @@ def work(commands: int, replies: int, memory: int) -> None:
         if len(over) > LEFT_OVER:
             env.close(over.pop())
         kind, steps = wire.receive(commands)
-        players: dict[int, Player] = {}
-        for lane in lanes:
-            if kind == wire.ACT and lane.place not in players:
-                own = {name: array[lane.place] for name, array in policy.items()}
-                players[lane.place] = Player(env.spec, own, job.shared)
-            over += lane.play(steps, players.get(lane.place))
+        for part in side_by_side(lanes):
+            slots, place = slice(part[0].index, part[-1].index + 1), part[0].place
+            own = {name: array[place] for name, array in policy.items()}
+            player = Player(env.spec, own, job.shared) if kind == wire.ACT else None
+            for t in range(steps):
+                if player is not None:
+                    act(arrays, t, slots, player)
+                over += [ended for lane in part if (ended := lane.step(t)) is not None]
         wire.send(replies, wire.READY, steps)
 
 
