@@ -285,7 +285,12 @@ def _json(text: bytes | None) -> dict[str, Any]:
 
 
 def _address(place: Place, name: str) -> str:
-    return f"{place.address}/{name}"
+    """A file's name as DuckDB gives it back."""
+    files = getattr(place, "files", None)
+    if files is None:
+        return f"{place.address}/{name}"
+    path = f"{getattr(place, 'root', '')}/{name}"
+    return path if getattr(place, "protocol", "") in ("file", "local") else str(files.unstrip_protocol(path))
 
 
 def _key(run: Run) -> str:

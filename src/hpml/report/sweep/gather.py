@@ -66,9 +66,9 @@ def open_rows(runs: Sequence[Run], places: Sequence[Place] = ()) -> Rows:
     duckdb = _duckdb()
     link = duckdb.connect(config={"memory_limit": MEMORY, "preserve_insertion_order": False})
     link.execute("SET parquet_metadata_cache = true")
-    for place in places:
-        files = getattr(place, "files", None)
-        if files is not None:
+    remote = {getattr(place, "protocol", ""): getattr(place, "files", None) for place in places}
+    for protocol, files in remote.items():
+        if files is not None and protocol not in ("file", "local"):
             link.register_filesystem(files)
     parts = [(part, number) for number, run in enumerate(runs) for part in run.parts]
     good, aside = _whole(parts, runs)
@@ -97,15 +97,14 @@ def open_rows(runs: Sequence[Run], places: Sequence[Place] = ()) -> Rows:
 def scores(rows: Rows, kept: Table) -> Table:
     """A line a run and seed of `kept` (run, seed, limit): final values and training averages up to `limit` steps.
 
-    - Final values are means over the evaluations after the last tenth of the limit began, or the last one before it.
+    - Final values are means over the evaluations after the last tenth of the limit began, or the last one before it;
+      that before the first update does not count.
     - `evaluations` counts them. Averages are over all updates.
     """
     _tell(rows.link, kept)
     late = f"steps <= k.bound AND steps > {1 - LAST} * k.bound"
-    final = [
-        f"coalesce(avg({name}) FILTER ({late}), arg_max({name}, steps) FILTER ({name} IS NOT NULL)) AS {name}"
-        for name in FINAL
-    ]
+    last = "arg_max({0}, steps) FILTER ({0} IS NOT NULL AND steps > 0)"
+    final = [f"coalesce(avg({name}) FILTER ({late}), {last.format(name)}) AS {name}" for name in FINAL]
     average = [f"avg({name}) AS {name}" for name in AVERAGE]
     counted = f"count(evaluated) FILTER ({late}) AS evaluations"
     return _fetch(

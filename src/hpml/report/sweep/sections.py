@@ -43,6 +43,13 @@ def final_section(analysis: Analysis) -> Section:
     ]
     if trained:
         words.append(f"No evaluations, so the training return stands in their place: {listed(trained)}.")
+    late = [
+        f"{cell.method} on {cell.environment}"
+        for cell in study.cells.values()
+        if (np.isfinite(cell.values["evaluated"]) & (cell.values["evaluations"] == 0)).any()
+    ]
+    if late:
+        words.append(f"No evaluation in the last tenth, so the last one before it counts: {listed(late)}.")
     parts: list[Part] = [summary_table(analysis)]
     if any(np.isfinite(table).any() for table in analysis.normalised.values()):
         parts.append(full_table(analysis, "normalised"))
