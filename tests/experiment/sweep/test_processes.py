@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from hpml.experiment.metrics import read_metrics
 from hpml.experiment.sweep.place import Folder
 from hpml.experiment.sweep.record import attempts, read_record
 
-UPDATES = 48
+UPDATES = 64
 # The methods differ in what is kept only, so that one program is compiled for all of them.
 SUITE = f"""
 name = "small"
@@ -131,7 +132,8 @@ def test_a_worker_whose_driver_is_gone_leaves_a_checkpoint_and_ends(swept):
     out, _, _, orphan, _ = swept
     first = attempts(read_record(Folder(out), NAMES[1]))[0]
     assert first["pid"] == orphan
-    assert first["outcome"] in ("stopped", "done")  # it may have been nearly there
+    assert first["outcome"] == "stopped"
+    assert starts(out, NAMES[1])[1] >= 4
 
 
 def test_the_numbers_are_those_of_runs_that_nobody_killed(swept):
@@ -143,7 +145,7 @@ def test_the_numbers_are_those_of_runs_that_nobody_killed(swept):
         assert kept(out, other) == (table, name, kept(out, NAMES[2])[2])
 
 
-def test_a_finished_sweep_starts_nothing_and_a_stopped_one_goes_on(swept, tmp_path):
+def test_a_finished_sweep_starts_nothing(swept):
     out = swept[0]
     before = {name: state(out, name) for name in NAMES}
     process = start(out.parent)
@@ -151,17 +153,34 @@ def test_a_finished_sweep_starts_nothing_and_a_stopped_one_goes_on(swept, tmp_pa
     assert process.returncode == 0, said
     assert "starts" not in said
     assert {name: state(out, name) for name in NAMES} == before
-    # A failure is told, stops nothing, and Ctrl-C leaves checkpoints.
+
+
+def test_a_stopped_sweep_goes_on_and_what_fails_stops_nothing(swept, tmp_path):
     out = tmp_path / "out"
-    stranger = out / NAMES[1] / "photo.jpg"
+    stranger = out / NAMES[0] / "photo.jpg"
     stranger.parent.mkdir(parents=True)
     stranger.touch()
+    shutil.copytree(swept[0] / NAMES[1], out / NAMES[1])
+    for number, path in enumerate(sorted((out / NAMES[1] / "checkpoints").iterdir())):
+        path.rename(path.with_name(f"{number:010d}.safetensors")).write_bytes(b"torn")
+    damaged = state(out, NAMES[1])
     driver = start(tmp_path, "--jobs", "1")
-    until(driver, lambda: newest(out, NAMES[0]) >= 2)
+    until(driver, lambda: newest(out, NAMES[2]) >= 2)
     driver.send_signal(signal.SIGINT)
     said, _ = driver.communicate()
     assert driver.returncode == 128 + signal.SIGINT, said
-    assert "photo.jpg" in said
-    assert last(out, NAMES[0])["outcome"] in ("stopped", "done")
-    assert newest(out, NAMES[2]) == -1
-    assert stranger.exists()
+    assert last(out, NAMES[2])["outcome"] in ("stopped", "done")
+    for again in (False, True):
+        assert "first/seeds-0-0 is set aside: runs/rps/first/seeds-0-0 holds other things (photo.jpg)" in said
+        assert "second/seeds-0-0 failed" in said
+        assert "No checkpoint in" in last(out, NAMES[1])["reason"]
+        assert stranger.exists()
+        assert {path for path in state(out, NAMES[1]) if path.parent.name == "checkpoints"} < set(damaged)
+        if not again:
+            process = start(tmp_path)
+            said, _ = process.communicate()
+            assert process.returncode == 1, said
+            assert "third/seeds-0-0 goes on" in said
+            assert "1 of 3 finished, 1 failed, 1 set aside" in said
+    assert [each["outcome"] for each in attempts(read_record(Folder(out), NAMES[1]))] == ["failed", "failed"]
+    assert kept(out, NAMES[2]) == kept(swept[0], NAMES[2])

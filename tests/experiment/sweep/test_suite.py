@@ -149,10 +149,17 @@ def test_the_papers_suite_is_the_papers():
     assert not raw.get("scenario")
     assert len({len(grid) for grid in suite.tune.grid.values()}) == 1
     if not package.missing():
-        found = cells(suite)
-        assert len(found) == 80
+        found = cells(suite, ("method=mappo",)) + cells(suite, ("env=bos_repeated",))
+        assert len(found) == 10 + 8
         assert {cell.config.settings.rollout for cell in found} == {128}
         assert {cell.config.steps for cell in found} == {10_000_000}
+
+
+def test_the_suite_that_the_page_shows_is_one():
+    page = (Path(__file__).parents[3] / "docs" / "sweep.md").read_text()
+    suite = parse_suite(page.partition("```toml\n")[2].partition("```")[0])
+    assert len(cells(suite)) == 5
+    assert {len(grid) for grid in suite.tune.grid.values()} == {4}
 
 
 def test_folders_have_plain_names():
