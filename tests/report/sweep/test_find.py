@@ -5,7 +5,8 @@ import json
 import pytest
 from report.sweep.folders import config_of, contents, write_run
 
-from hpml.report.sweep.find import environment_name, find_runs, method_name
+from hpml.report.sweep.find import find_runs
+from hpml.report.sweep.identity import environment_name, method_name
 from hpml.report.sweep.paper import SCENARIOS
 
 

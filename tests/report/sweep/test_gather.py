@@ -9,7 +9,8 @@ from report.sweep.folders import BATCH, columns_of, contents, write_part, write_
 from hpml.experiment.metrics import columns as as_columns
 from hpml.experiment.metrics import read_metrics
 from hpml.report.sweep.find import find_runs
-from hpml.report.sweep.gather import BUCKETS, curves, evaluations, open_rows, scores, speeds
+from hpml.report.sweep.gather import BUCKETS, curves, evaluations, scores, speeds
+from hpml.report.sweep.parquet import open_rows
 
 
 def opened(folder):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpml.report.sweep.find import Run
-from hpml.report.sweep.gather import Table
+from hpml.report.sweep.identity import Run
+from hpml.report.sweep.parquet import Table
 
 BEHIND = 0.5
 """A seed under way counts once it has this share of the steps of the furthest."""

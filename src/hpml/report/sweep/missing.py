@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpml.experiment.sweep.suite import Suite, parse_suite
-from hpml.report.sweep.find import environment_name
+from hpml.marl.find import resolve
+from hpml.report.sweep.identity import environment_name
 from hpml.report.sweep.study import Study
 
 ASKED = "[asked]"  # the table that a sweep adds to its copy of the suite: what the last command wanted of it
@@ -92,8 +93,6 @@ def _only(suite: Suite, conditions: Any) -> tuple[set[str], set[str]]:
 
 
 def _full(environment: str) -> str:
-    from hpml.marl.find import resolve
-
     full, _ = resolve(environment)
     return full + "".join(environment.partition(":")[1:])
 

@@ -16,15 +16,8 @@ from hpml.report.sweep.latex import full_latex, summary_latex
 from hpml.report.sweep.missing import failures, gaps
 from hpml.report.sweep.paper import SUMMARY, column_of
 from hpml.report.sweep.plain import plain_results
-from hpml.report.sweep.sections import (
-    belief_section,
-    circulation_section,
-    convention_section,
-    curves_section,
-    final_section,
-    overall_section,
-    speed_section,
-)
+from hpml.report.sweep.progress import circulation_section, convention_section, curves_section, speed_section
+from hpml.report.sweep.sections import belief_section, final_section, overall_section
 from hpml.report.sweep.study import Study, read_study
 from hpml.report.sweep.tables import shown_scenarios
 from hpml.report.sweep.verdicts import verdict_section
