@@ -103,7 +103,7 @@ class _Drive:
             if (self.at_once and len(self.running) >= self.at_once) or not self.executor.room(line.job):
                 return
             self.waiting.remove(name)
-            if line.state == "busy" and self._still_busy(line):
+            if self._elsewhere(line):
                 continue
             self.running.add(name)
             line.state, line.began = "running", now
@@ -111,20 +111,28 @@ class _Drive:
                 self.view.changed(line)
             self.executor.start(line.job)
 
-    def _still_busy(self, line: Line) -> bool:
-        """Whether a run that somebody else worked on needs nothing of us yet, or ever."""
+    def _elsewhere(self, line: Line) -> bool:
+        """Whether somebody else works on a run, or has finished it since the sweep began: no process need start."""
         place = open_place(line.job.place)
         if isinstance(place, Folder):  # where asking costs nothing
             try:
                 with place.work(line.job.name):
                     pass
             except Busy:
-                self._again(line, PAUSE)
+                self._wait(line)
                 return True
         if Look(place, line.job.name).standing(line.job).state != "finished":
             return False
-        self._set(line, "finished")
+        self._set(line, "finished", "by somebody else")
         return True
+
+    def _wait(self, line: Line) -> None:
+        """Look again later at a run that somebody else works on."""
+        line.state = "busy"
+        if line.job.name not in self.others:
+            self.others.add(line.job.name)
+            self.view.changed(line)
+        self._again(line, PAUSE)
 
     def _hear(self, news: News) -> None:
         line = self.board.lines.get(news.name)
@@ -143,11 +151,7 @@ class _Drive:
         elif outcome.state == "failed":
             self._set(line, "failed", outcome.reason)
         elif outcome.state == "busy":
-            line.state = "busy"
-            if line.job.name not in self.others:
-                self.others.add(line.job.name)
-                self.view.changed(line)
-            self._again(line, PAUSE)
+            self._wait(line)
         elif outcome.state == "stopped" or stopping:
             self._set(line, "stopped")
             if not stopping:  # somebody else asked it to
@@ -182,8 +186,9 @@ def last_words(swept: Swept, seconds: float, place: str, command: str) -> list[s
     if swept.failed:
         logs = {"failed": "; its log is beside its folder", "aside": ""}
         found += [f"  {line.title}: {line.reason.rstrip('.')}{logs[line.state]}." for line in swept.failed]
-        found.append(f"The same command tries what failed again, and leaves what is finished alone: {command}")
-    elif swept.stopped is not None:
+        if swept.stopped is None:
+            found.append(f"The same command tries what failed again, and leaves what is finished alone: {command}")
+    if swept.stopped is not None:
         found.append(f"Stopped. Go on with: {command}")
     found.append(f"results: {place}")
     return found
