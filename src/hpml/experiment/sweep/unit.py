@@ -59,12 +59,14 @@ def work(job: Job, say: Say, ending: threading.Event, log: Callable[[Path], None
                 outcome = ended(*_train(job, config, held, say, ending))
             except Busy:
                 raise
+            except InUse as error:  # by `hpml train`, which knows nothing of claims
+                outcome = ended("busy", str(error))
             except Exception as error:
                 traceback.print_exc()
                 outcome = ended("failed", _sentence(error))
             note_end(place, job, outcome)
             return outcome
-    except (Busy, InUse) as error:
+    except Busy as error:
         return ended("busy", str(error))
     except Exception as error:
         traceback.print_exc()
