@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -32,23 +34,24 @@ SMALL = 80 * 2**20  # bytes of a node's object store
 SOON = {"health_check_period_ms": 500, "health_check_failure_threshold": 2, "health_check_initial_delay_ms": 500}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def environment():
+def add_node(cluster, **options):
+    """One more node; only what runs there sees the environment, for this process may have other tests to run."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in QUIETLY.items():
             patch.setenv(name, value)
-        yield
+        return cluster.add_node(object_store_memory=SMALL, **options)
 
 
 @pytest.fixture(scope="module")
-def cluster(environment):
-    head = {"num_cpus": 0, "object_store_memory": SMALL, "include_dashboard": False, "_system_config": SOON}
-    found = Cluster(initialize_head=True, head_node_args=head)
+def cluster():
+    found, folder = Cluster(), tempfile.mkdtemp(prefix="ray-")  # sockets lie in it: its name must be short
+    add_node(found, num_cpus=0, include_dashboard=False, temp_dir=folder, _system_config=SOON)
     for _ in range(2):
-        found.add_node(num_cpus=1, object_store_memory=SMALL)
+        add_node(found, num_cpus=1)
     yield found
     ray.shutdown()
     found.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def job(place, seed, updates=UPDATES, cores=1.0):
@@ -61,7 +64,7 @@ def job(place, seed, updates=UPDATES, cores=1.0):
 
 
 @pytest.fixture(scope="module")
-def whole(environment, tmp_path_factory):
+def whole(tmp_path_factory):
     """The runs without interruption, by a process that knows nothing of sweeps."""
     out = tmp_path_factory.mktemp("whole")
     code = (
@@ -70,7 +73,8 @@ def whole(environment, tmp_path_factory):
         "for path, config in json.load(sys.stdin): train(replace(from_json(config), out=Path(path)))"
     )
     asked = [(str(out / str(seed)), job(out, seed).config) for seed in range(3)]
-    subprocess.run([sys.executable, "-c", code], input=json.dumps(asked), text=True, check=True, capture_output=True)
+    command, env = [sys.executable, "-c", code], os.environ | QUIETLY
+    subprocess.run(command, input=json.dumps(asked), text=True, check=True, capture_output=True, env=env)
     return [kept(out / str(seed)) for seed in range(3)]
 
 
@@ -141,7 +145,7 @@ def test_killed_worker_and_killed_node_cost_no_number(cluster, tmp_path, whole):
         # A process that outlives its actor for a moment writes a checkpoint and says that it stopped.
         assert set(states[:-1]) <= {"lost", "stopped"}
         assert len(states) > 1 or seed == 2
-    cluster.add_node(num_cpus=1, object_store_memory=SMALL)
+    add_node(cluster, num_cpus=1)
 
 
 def test_stop_asks_for_a_checkpoint(cluster, tmp_path):
@@ -226,7 +230,7 @@ def test_addresses_that_do_not_answer_are_said(monkeypatch):
             RayExecutor(address)
         assert str(caught.value).count("\n") == 0
     assert time.monotonic() - start < 60
-    monkeypatch.setattr(clusters, "GREET", 8.0)
+    monkeypatch.setattr(clusters, "GREET", 3.0)
     with socket.socket() as other:  # it takes calls and says nothing
         other.bind(("127.0.0.1", 0))
         other.listen()
