@@ -14,6 +14,7 @@ from hpml.statistics.interval import Estimate, estimate
 from hpml.statistics.normalise import Scale, paper_scale, scale_cautions
 from hpml.statistics.scores import counts, shared_tasks, task_means
 
+ZERO = 1e-9  # of a return that is nothing
 MEASURES = {"mean": MEAN, "interquartile mean": IQM, "median": MEDIAN}
 
 
@@ -83,6 +84,7 @@ class Analysis:
     - `raw`, `collective`, `normalised`: {method: (seeds, scenarios)}.
     - `blocks`: averages over all scenarios for the methods that have them all, and over those that all methods have.
     - `verdicts`: by method and scenario. `overall`: by method.
+    - `few`: what so few seeds cannot show; `cautions`: that, and every other warning.
     """
 
     study: Study
@@ -93,6 +95,7 @@ class Analysis:
     blocks: tuple[Block, ...]
     verdicts: Mapping[tuple[str, str], Verdict]
     overall: Mapping[str, Overall]
+    few: tuple[str, ...]
     cautions: tuple[str, ...]
 
     def mean(self, table: Mapping[str, np.ndarray], method: str) -> tuple[np.ndarray, np.ndarray]:
@@ -120,13 +123,29 @@ def analyse(study: Study, resamples: int = 2000) -> Analysis:
         chance = probability_of_improvement(*tables, resamples=resamples)
         if chance.tasks:
             overall[method.name] = Overall(method.name, base.name, difference(*tables), chance)
+    few = seeds_caution(raw, study.environments)
     cautions = (
-        *seeds_caution(raw, study.environments),
+        *few,
         *scale_cautions(raw, scale, study.environments),
+        *_silent(study, raw),
         *_unchanged(study),
     )
     blocks = _blocks(study, normalised, resamples)
-    return Analysis(study, scale, raw, collective, normalised, blocks, verdicts, overall, cautions)
+    return Analysis(study, scale, raw, collective, normalised, blocks, verdicts, overall, few, cautions)
+
+
+def _silent(study: Study, raw: Mapping[str, np.ndarray]) -> list[str]:
+    """Scenarios in which every return is 0, so that it cannot tell methods apart."""
+    said = []
+    for place, environment in enumerate(study.environments):
+        values = np.concatenate([table[:, place] for table in raw.values()])
+        values = values[np.isfinite(values)]
+        if len(values) and np.abs(values).max() < ZERO:
+            said.append(
+                f"On {environment} every return is 0, because the agents' returns add up to nothing or nobody got "
+                "anything: it cannot tell methods apart. Look at exploitability, circulation and switches there."
+            )
+    return said
 
 
 def _unchanged(study: Study) -> list[str]:
@@ -140,6 +159,8 @@ def _unchanged(study: Study) -> list[str]:
         for environment in study.environments:
             own, other = study.cells.get((environment, method.name)), study.cells.get((environment, base.name))
             if own is None or other is None or own.seeds != other.seeds:
+                continue
+            if np.ptp(own.values["final"]) == 0:  # a constant return says nothing
                 continue
             if all(np.array_equal(own.values[name], other.values[name], True) for name in ("evaluated", "trained")):
                 same.append(environment)

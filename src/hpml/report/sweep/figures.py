@@ -115,16 +115,19 @@ def dot_panels(
     title: str,
     caption: str,
     x_labels: Sequence[str],
-    lines: Sequence[float | None] = (),
+    line: float | None = None,
+    x_range: tuple[float, float] | None = None,
 ) -> FigurePart:
-    """One panel a group: methods under each other, each a dot with its two intervals; `lines` are drawn across."""
+    """One panel a group: methods under each other, each a dot with its two intervals; `line` is drawn across."""
     panels = []
     data: dict[str, list[Any]] = {
         name: [] for name in ("panel", "method", "value", "low", "high", "wide low", "wide high")
     }
     for place, (group, dots) in enumerate(groups.items()):
-        across = lines[place] if place < len(lines) else None
-        panels.append(_dots(dots, style, group if len(groups) > 1 else "", x_labels[place], across))
+        x = axis(x_labels[place], zeroline=False)
+        if x_range is not None:
+            x["range"] = list(x_range)
+        panels.append(_dots(dots, style, group if len(groups) > 1 else "", x, line))
         for name, dot in dots.items():
             for key, value in zip(data, (group, name, dot.value, *dot.thick, *dot.thin), strict=True):
                 data[key].append(value)
@@ -177,7 +180,9 @@ def _trace(name: str, x: np.ndarray, y: np.ndarray, line: dict[str, Any]) -> dic
     return {"type": "scatter", "mode": "lines", "x": x, "y": y, "name": name, "legendgroup": name, "line": line}
 
 
-def _dots(dots: Mapping[str, Dot], style: Mapping[str, Look], title: str, x_label: str, line: float | None) -> Panel:
+def _dots(
+    dots: Mapping[str, Dot], style: Mapping[str, Look], title: str, x: dict[str, Any], line: float | None
+) -> Panel:
     names = list(dots)
     traces: list[dict[str, Any]] = []
     for name in reversed(names):
@@ -198,7 +203,7 @@ def _dots(dots: Mapping[str, Dot], style: Mapping[str, Look], title: str, x_labe
         shapes.append({"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": line, "x1": line, "line": stroke})
     y = axis(showgrid=False, ticksuffix="  ", categoryorder="array", categoryarray=names[::-1])
     y |= {"dtick": 1, "tickfont": {"size": 12.5, "color": "@ink"}, "range": [-0.6, len(names) - 0.4]}
-    figure = layout(axis(x_label, zeroline=False), y, shapes=shapes, margin={"l": 8, "r": 14, "t": 8, "b": 8})
+    figure = layout(x, y, shapes=shapes, margin={"l": 8, "r": 14, "t": 8, "b": 8})
     return Panel({"data": traces, "layout": figure}, title=title, height=80 + 30 * max(len(names), 2))
 
 

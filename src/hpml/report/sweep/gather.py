@@ -12,7 +12,7 @@ LAST = 0.1
 """The final return is the mean over the evaluations in this last share of the steps."""
 FINAL = ("evaluated", "collective", "equality", "exploitability", "switch_rate", "trained")
 AVERAGE = ("residual_energy", "residual_clean", "nonpot", "nonpot_fitted", "noise_share", "identifiable", "switched")
-CURVES = ("evaluated", "trained", "nonpot", "switch_rate")
+CURVES = ("evaluated", "trained", "nonpot", "switch_rate", "exploitability")
 
 
 def scores(rows: Rows, kept: Table) -> Table:

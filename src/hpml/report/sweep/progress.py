@@ -45,7 +45,21 @@ def curves_section(analysis: Analysis) -> Section:
             "return",
         ),
     ]
-    return Section("Learning curves", parts=[figure for figure in figures if figure is not None] or ["No curve yet."])
+    figures.append(
+        curve_panels(
+            analysis.study,
+            "exploitability",
+            "Exploitability in evaluations",
+            "Matrix games only, without sampling: what the agents could gain in an episode by best replies, summed "
+            "over "
+            f"them; 0 at an equilibrium, lower is better. {SMOOTHED}",
+            "exploitability",
+        )
+    )
+    measures = {"exploitability": ("Exploitability, at the end", "Evaluations of the last tenth of the steps.")}
+    parts: list[Part] = [figure for figure in figures if figure is not None]
+    parts += mean_tables(analysis.study, measures, "")
+    return Section("Learning curves", parts=parts or ["No curve yet."])
 
 
 def circulation_section(analysis: Analysis) -> Section:
@@ -74,7 +88,7 @@ def circulation_section(analysis: Analysis) -> Section:
         "nonpot": ("NonPot held out", ""),
         "identifiable": ("Identifiable share", "0: a path; 1: samples all around."),
     }
-    return Section("Circulation", words, [figure, *_mean_tables(study, measures, "training average")])
+    return Section("Circulation", words, [figure, *mean_tables(study, measures, "training average")])
 
 
 def convention_section(analysis: Analysis) -> Section:
@@ -102,7 +116,7 @@ def convention_section(analysis: Analysis) -> Section:
             "whole run; 0 where a convention, once found, stays.",
         ),
     }
-    return Section("Convention switches", parts=[figure, *_mean_tables(study, measures, "")])
+    return Section("Convention switches", parts=[figure, *mean_tables(study, measures, "")])
 
 
 def speed_section(analysis: Analysis) -> Section:
@@ -150,7 +164,7 @@ def speed_section(analysis: Analysis) -> Section:
     return Section("Speed", parts=parts)
 
 
-def _mean_tables(study: Study, measures: Mapping[str, tuple[str, str]], which: str) -> list[Part]:
+def mean_tables(study: Study, measures: Mapping[str, tuple[str, str]], which: str) -> list[Part]:
     """Means ± standard errors over seeds: a table a measure, or all in one where there is a single scenario."""
     texts = {column: _means(study, column) for column in measures}
     texts = {column: found for column, found in texts.items() if found}

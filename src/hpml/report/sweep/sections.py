@@ -7,6 +7,7 @@ from hpml.report.page import Section
 from hpml.report.parts import FigurePart, ListPart, Part, TablePart
 from hpml.report.sweep.analysis import Analysis, Block
 from hpml.report.sweep.figures import Dot, dot_panels, looks
+from hpml.report.sweep.progress import mean_tables
 from hpml.report.sweep.tables import aggregate_table, full_table, own_end_table, summary_table
 from hpml.report.sweep.words import counted, listed
 from hpml.statistics.measured import MEASURED
@@ -42,6 +43,8 @@ def final_section(analysis: Analysis) -> Section:
     parts.append(full_table(analysis, "raw"))
     if any(np.isfinite(table).any() for table in analysis.collective.values()):
         parts.append(full_table(analysis, "collective"))
+    measures = {"equality": ("Equality", "1 - Gini of the agents' returns in an episode: 1 where all get the same.")}
+    parts += mean_tables(study, measures, "at the end")
     ends = own_end_table(analysis)
     parts += [ends] if ends is not None else []
     return Section("Final return", words, parts)
@@ -122,7 +125,7 @@ def _improvement_figure(analysis: Analysis) -> FigurePart | None:
         f"interval.{f' Compared otherwise: {listed(others)}.' if others else ''}"
     )
     title = f"Probability of improvement over {common}"
-    return dot_panels({title: dots}, looks(analysis.study), title, caption, ["probability"], [0.5])
+    return dot_panels({title: dots}, looks(analysis.study), title, caption, ["probability"], 0.5, (-0.03, 1.03))
 
 
 def _profile_figure(analysis: Analysis, block: Block) -> FigurePart:

@@ -35,7 +35,7 @@ def verdict_section(analysis: Analysis) -> Section:
     parts: list[Part] = [ListPart(items)]
     if len({verdict.environment for verdict in judged}) > 1:
         parts += _matrix(analysis, [method.name for method in variants], judged)
-    parts += [RULE, *([chance] if len(judged) > 1 else []), *_details(judged)]
+    parts += [RULE, *analysis.few, *([chance] if len(judged) > 1 else []), *_details(judged)]
     return Section(TITLE, parts=parts)
 
 
