@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tomllib
 
 import numpy as np
 import pytest
@@ -9,12 +10,13 @@ import pytest
 from hpml.experiment.checkpoint import save_checkpoint
 from hpml.experiment.config import from_json
 from hpml.experiment.store import create_run
+from hpml.experiment.sweep.command import Request, keep_suite
 from hpml.experiment.sweep.job import Outcome
 from hpml.experiment.sweep.jobs import Look, cells, check_place, jobs
 from hpml.experiment.sweep.machine import Machine, sized
 from hpml.experiment.sweep.place import Folder
 from hpml.experiment.sweep.record import attempts, note_end, note_start, read_record
-from hpml.experiment.sweep.suite import parse_suite
+from hpml.experiment.sweep.suite import parse_suite, read_suite
 from hpml.experiment.sweep.unit import going_on
 
 SUITE = """
@@ -142,3 +144,15 @@ def test_a_job_gets_its_share_of_a_machine(place):
     assert sized(hosted, large, at_once=8).gpu == pytest.approx(1 / 4)
     assert sized(hosted, large, device="cpu").gpu == 0
     assert sized(hosted, small).gpu == 0
+
+
+def test_a_suite_is_kept_with_what_was_asked_and_can_be_swept_again(place):
+    suite = parse_suite(SUITE)
+    request = Request(budget=64.0, only=("env=rps",), command='hpml sweep "small"')
+    keep_suite(place, suite, cells(suite, budget=64.0), request)
+    again = read_suite(str(place.path / "suites/small.toml"))
+    assert dataclasses.replace(again, text="") == dataclasses.replace(suite, text="")
+    keep_suite(place, again, cells(again), Request())
+    kept = tomllib.loads((place.path / "suites/small.toml").read_text())
+    assert kept["asked"] == {"command": "", "steps": 3200, "seeds": 3, "only": []}
+    assert {name: value for name, value in kept.items() if name != "asked"} == tomllib.loads(SUITE)

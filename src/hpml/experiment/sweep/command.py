@@ -14,12 +14,12 @@ from rich.table import Table
 from hpml.experiment.build import use_device
 from hpml.experiment.sweep.driver import Swept, last_words, sweep
 from hpml.experiment.sweep.job import Executor
-from hpml.experiment.sweep.jobs import Cell, Look, cells, check_place, jobs
+from hpml.experiment.sweep.jobs import RUNS, Cell, Look, cells, check_place, jobs
 from hpml.experiment.sweep.local import LocalExecutor
 from hpml.experiment.sweep.machine import Machine, sized
 from hpml.experiment.sweep.place import Place, open_place
 from hpml.experiment.sweep.suite import Suite, read_suite
-from hpml.experiment.sweep.tune import tune
+from hpml.experiment.sweep.tune import FOLDER, trials, tune
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,6 @@ def run_suite(given: str, request: Request, console: Console | None = None) -> i
         missing = len(asked) - len(tuned.chosen)
         asked = cells(suite, request.only, request.budget, request.seeds, tuned.chosen)
         asked = [each for each in asked if (each.environment, each.method.key) in tuned.chosen]
-    keep_suite(place, suite, asked, request)
     swept = _swept(suite, asked, Look(place), request, console)
     for sentence in last_words(swept, time.monotonic() - start, place.address, request.command):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
@@ -77,11 +76,15 @@ def list_suite(given: str, request: Request) -> Table:
     use_device("cpu")
     suite = read_suite(given)
     place = open_place(_address(suite, request))
-    look = Look(place)
     table = Table(title=f"{suite.name} at {place.address}", title_justify="left")
     for name in ("run", "method", "seeds", "steps", "stands"):
         table.add_column(name, justify="right" if name == "steps" else "left")
-    for job in jobs(cells(suite, request.only, request.budget, request.seeds), suite, look):
+    asked = cells(suite, request.only, request.budget, request.seeds)
+    look = Look(place)
+    if request.tune:  # what runs after the trials depends on what they find
+        asked = [each for _, found in trials(suite, asked, look) for each in found]
+        look = Look(place, FOLDER)
+    for job in jobs(asked, suite, look):
         standing = look.standing(job)
         words = standing.state + (f" at update {standing.update}" if standing.state == "interrupted" else "")
         words += f": {standing.reason}" if standing.reason else ""
@@ -101,7 +104,8 @@ def keep_suite(place: Place, suite: Suite, asked: Sequence[Cell], request: Reque
         f"seeds = {seeds}",
         f"only = {json.dumps(list(request.only))}",
     ]
-    text = suite.text.rstrip("\n") + "\n" + "\n".join(lines) + "\n"
+    own = suite.text.partition("\n[asked]")[0]  # of a suite that was kept like this before
+    text = own.rstrip("\n") + "\n" + "\n".join(lines) + "\n"
     try:
         place.write(f"suites/{suite.name}.toml", text.encode())
     except OSError as error:
@@ -126,8 +130,15 @@ def executor(request: Request) -> MachineExecutor:
 
 def _swept(suite: Suite, asked: Sequence[Cell], look: Look, request: Request, console: Console) -> Swept:
     runs = executor(request)
-    at_once = 0 if request.ray else request.jobs
-    found = [sized(job, runs.machine, at_once, request.workers, request.device) for job in jobs(asked, suite, look)]
+    try:
+        if look.folder == RUNS:
+            keep_suite(look.place, suite, asked, request)
+        at_once = 0 if request.ray else request.jobs
+        share = partial(sized, machine=runs.machine, at_once=at_once, workers=request.workers, device=request.device)
+        found = [share(job) for job in jobs(asked, suite, look)]
+    except BaseException:
+        runs.close()
+        raise
     return sweep(found, runs, console, f"{suite.name} at {look.place.address}", look, request.jobs)
 
 

@@ -55,27 +55,18 @@ class Tuned:
 
 def tune(suite: Suite, asked: Sequence[Cell], place: Place, swept: Callable[[Sequence[Cell], Look], Swept]) -> Tuned:
     """Try every method's grid in every environment that is asked for, and choose; `swept` runs cells at a look."""
-    check(suite, asked, Look(place))
-    trials: dict[tuple[str, str, str], tuple[Trial, list[Cell]]] = {}
-    for base in asked:
-        assert suite.tune is not None
-        for options in suite.tune.grid[base.method.key]:
-            found = trial_cells(suite, base, options)
-            trial = Trial(base.environment, base.method.key, options, found[0].config.steps)
-            trials[base.environment, base.method.key, found[0].method.key] = (trial, found)
-    ended = swept([each for _, found in trials.values() for each in found], Look(place, FOLDER))
+    planned = trials(suite, asked, Look(place))
+    ended = swept([each for _, found in planned for each in found], Look(place, FOLDER))
     if ended.stopped is not None:
         return Tuned({}, ("Stopped while tuning; the same command goes on.",), ended.stopped)
-    reasons: dict[tuple[str, str], str] = {}
-    for line in ended.failed:
-        reasons[line.job.record["environment"], line.job.record["method"]] = line.reason
+    reasons = {_key(line.job.record): line.reason for line in ended.failed}
     tried = []
-    for (environment, _, key), (trial, found) in trials.items():
-        reason = reasons.get((environment, key), "")
-        names = [line.job.name for line in ended.lines if _of(line.job.record, environment, key)]
+    for trial, found in planned:
+        key = (trial.environment, found[0].method.key)
+        names = [line.job.name for line in ended.lines if _key(line.job.record) == key]
         seeds = [seed for each in found for seed in each.config.all_seeds]
-        returns = {} if reason else final_returns(place, names, seeds)
-        tried.append(dataclasses.replace(trial, reason=reason, returns=returns))
+        returns = {} if key in reasons else final_returns(place, names, seeds)
+        tried.append(dataclasses.replace(trial, reason=reasons.get(key, ""), returns=returns))
     best = choose(tried)
     place.write(TRIED, table(tried, best).encode())
     said = [f"tried: {place.address}/{TRIED}"]
@@ -84,6 +75,18 @@ def tune(suite: Suite, asked: Sequence[Cell], place: Place, swept: Callable[[Seq
             said.append(f"No trial of {base.method.key} in {base.environment} came to its end: it is left out.")
     chosen = {cell: trial.options for cell, trial in best.items()}
     return Tuned(chosen, tuple(said))
+
+
+def trials(suite: Suite, asked: Sequence[Cell], look: Look) -> list[tuple[Trial, list[Cell]]]:
+    """Every trial with its cells, each checked; `look` is at the runs that are reported."""
+    check(suite, asked, look)
+    assert suite.tune is not None
+    planned = []
+    for base in asked:
+        for options in suite.tune.grid[base.method.key]:
+            found = trial_cells(suite, base, options)
+            planned.append((Trial(base.environment, base.method.key, options, found[0].config.steps), found))
+    return planned
 
 
 def check(suite: Suite, asked: Sequence[Cell], look: Look) -> None:
@@ -179,5 +182,5 @@ def _neighbours(seeds: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _of(record: Mapping[str, Any], environment: str, method: str) -> bool:
-    return (record["environment"], record["method"]) == (environment, method)
+def _key(record: Mapping[str, Any]) -> tuple[str, str]:
+    return record["environment"], record["method"]
