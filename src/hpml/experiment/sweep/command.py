@@ -114,7 +114,7 @@ def keep_suite(place: Place, suite: Suite, asked: Sequence[Cell], request: Reque
 
 @runtime_checkable
 class MachineExecutor(Executor, Protocol):
-    """An executor that says what its smallest machine has."""
+    """An executor that says by what machine runs are sized."""
 
     machine: Machine
 
