@@ -56,15 +56,21 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def sweep(out: Path, runs: int, at_once: int, steps: int, env: dict[str, str]) -> None:
-    out.mkdir()
+def write_suite(folder: Path, runs: int, steps: int, **more: int) -> Path:
+    """A suite of tiny runs, all of one program."""
     lines = ['name = "tiny"', f"steps = {steps}", "seeds = 1", 'environments = ["rps"]', "[train]", "episodes = 1"]
-    lines += [f"{name} = {json.dumps(value)}" for name, value in OPTIONS.items()]
+    lines += [f"{name} = {json.dumps(value)}" for name, value in (OPTIONS | more).items()]
     lines += [f"{name} = false" for name in SWITCHES]
     lines += [f'[methods.m{number}]\nalgo = "ippo"' for number in range(runs)]
-    (out / "tiny.toml").write_text("\n".join(lines) + "\n")
-    command = ["sweep", str(out / "tiny.toml"), "--out", str(out / "out"), "--jobs", str(at_once)]
-    _hpml(command, env)
+    file = folder / "tiny.toml"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def sweep(out: Path, runs: int, at_once: int, steps: int, env: dict[str, str]) -> None:
+    out.mkdir()
+    file = write_suite(out, runs, steps)
+    _hpml(["sweep", str(file), "--out", str(out / "out"), "--jobs", str(at_once)], env)
 
 
 def plain(out: Path, runs: int, at_once: int, steps: int, env: dict[str, str]) -> None:
