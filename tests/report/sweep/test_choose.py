@@ -1,5 +1,6 @@
 """Who is compared, and after how many steps."""
 
+import numpy as np
 import pytest
 from report.sweep.folders import BATCH, write_run
 
@@ -26,6 +27,19 @@ def test_methods_are_compared_at_the_steps_that_all_have(tmp_path):
     assert ends(longer) == {("matrix/stag_hunt", "MAPPO"): ((0, 1), 30)}
     with pytest.raises(ValueError, match="the furthest has 2,560"):
         read_study([str(tmp_path)], steps=10**6)
+
+
+def test_those_who_went_on_are_compared_a_second_time(tmp_path):
+    def value(seed, update):
+        return float(update)
+
+    write_run(tmp_path / "a", value, seeds=(0, 1), updates=100)
+    write_run(tmp_path / "b", value, seeds=(0, 1), updates=80, algo="ippo")
+    write_run(tmp_path / "c", value, seeds=(0, 1), updates=20, algo="coma")
+    study = read_study([str(tmp_path)])
+    assert {cell.bound / BATCH for cell in study.cells.values()} == {20}
+    assert {(cell.method, cell.bound / BATCH) for cell in study.later.values()} == {("MAPPO", 80), ("IPPO", 80)}
+    assert study.later["matrix/stag_hunt", "MAPPO"].values["final"][0] == np.mean(np.arange(73, 81))
 
 
 def test_seeds_that_have_just_begun_wait(tmp_path):

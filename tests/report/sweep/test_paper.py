@@ -19,10 +19,11 @@ def test_the_printed_averages_are_those_of_the_printed_cells(method):
     assert shown == pytest.approx(paper.SHOWN[method], abs=0.1001)
 
 
-def test_names_lead_back_to_scenarios_and_methods():
-    assert paper.paper_method("hpml-mappo (graph)") == "HPML-MAPPO (Graph)"
-    assert paper.paper_method("MAPPO, tuned") is None
+def test_scenarios_stand_in_the_papers_order_under_its_names():
     names = [scenario.name for scenario in paper.SCENARIOS]
     assert sorted([*reversed(names), "matrix/a"], key=paper.paper_order) == [*names, "matrix/a"]
     assert [paper.column_of(name) for name in ("clean_up", "matrix/stag_hunt")] == ["Clean Up", "stag_hunt"]
+    scissors = "meltingpot/running_with_scissors_in_the_matrix__repeated"
+    assert paper.column_of(scissors) == "RWS-R"
+    assert "RWS-R = running with scissors in the matrix: repeated" in paper.abbreviations([scissors, "matrix/climbing"])
     assert paper.title_of("meltingpot/running_with_scissors_in_the_matrix__repeated").startswith("running with")

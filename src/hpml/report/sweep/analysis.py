@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpml.report.sweep.study import Method, Study
+from hpml.report.sweep.study import Cell, Method, Study
 from hpml.statistics.aggregate import IQM, MEAN, MEDIAN, standard_error
 from hpml.statistics.cautions import USUAL, claim, seeds_caution
 from hpml.statistics.compare import Difference, Improvement, difference, probability_of_improvement
@@ -83,8 +83,9 @@ class Analysis:
 
     - `raw`, `collective`, `normalised`: {method: (seeds, scenarios)}.
     - `blocks`: averages over all scenarios for the methods that have them all, and over those that all methods have.
-    - `verdicts`: by method and scenario. `overall`: by method.
-    - `few`: what so few seeds cannot show; `cautions`: that, and every other warning.
+    - `verdicts`: by method and scenario; `later`: those of the second comparison, after more steps.
+    - `overall`: by method.
+    - `cautions`: what so few seeds cannot show, and every other warning.
     """
 
     study: Study
@@ -94,8 +95,8 @@ class Analysis:
     normalised: Mapping[str, np.ndarray]
     blocks: tuple[Block, ...]
     verdicts: Mapping[tuple[str, str], Verdict]
+    later: Mapping[tuple[str, str], Verdict]
     overall: Mapping[str, Overall]
-    few: tuple[str, ...]
     cautions: tuple[str, ...]
 
     def mean(self, table: Mapping[str, np.ndarray], method: str) -> tuple[np.ndarray, np.ndarray]:
@@ -110,28 +111,26 @@ def analyse(study: Study, resamples: int = 2000) -> Analysis:
     scale = paper_scale(raw)
     normalised = {name: scale.apply(table) for name, table in raw.items()}
     verdicts: dict[tuple[str, str], Verdict] = {}
+    later: dict[tuple[str, str], Verdict] = {}
     overall = {}
     for method in study.methods:
         base = study.baseline(method)
         if base is None:
             continue
-        for place, environment in enumerate(study.environments):
-            verdict = _verdict(method, base, environment, raw, place, resamples)
-            if verdict is not None:
-                verdicts[method.name, environment] = verdict
+        verdicts |= _verdicts(study.cells, method, base, resamples)
+        later |= _verdicts(study.later, method, base, resamples)
         tables = _scaled(normalised[method.name]), _scaled(normalised[base.name])
         chance = probability_of_improvement(*tables, resamples=resamples)
         if chance.tasks:
             overall[method.name] = Overall(method.name, base.name, difference(*tables), chance)
-    few = seeds_caution(raw, study.environments)
     cautions = (
-        *few,
+        *seeds_caution(raw, study.environments),
         *scale_cautions(raw, scale, study.environments),
         *_silent(study, raw),
         *_unchanged(study),
     )
     blocks = _blocks(study, normalised, resamples)
-    return Analysis(study, scale, raw, collective, normalised, blocks, verdicts, overall, few, cautions)
+    return Analysis(study, scale, raw, collective, normalised, blocks, verdicts, later, overall, cautions)
 
 
 def _silent(study: Study, raw: Mapping[str, np.ndarray]) -> list[str]:
@@ -176,15 +175,20 @@ def _scaled(table: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(table), table, np.nan)
 
 
-def _verdict(
-    method: Method, base: Method, environment: str, raw: Mapping[str, np.ndarray], place: int, resamples: int
-) -> Verdict | None:
-    x, y = raw[method.name][:, [place]], raw[base.name][:, [place]]
-    seeds = int(counts(x)[0]), int(counts(y)[0])
-    if min(seeds) == 0:
-        return None
-    chance = probability_of_improvement(x, y, resamples=resamples)
-    return Verdict(method.name, base.name, environment, seeds, difference(x, y), chance)
+def _verdicts(
+    cells: Mapping[tuple[str, str], Cell], method: Method, base: Method, resamples: int
+) -> dict[tuple[str, str], Verdict]:
+    """A method against its baseline in every scenario that both have."""
+    found = {}
+    for environment in [name for name, own in cells if own == method.name and (name, base.name) in cells]:
+        x, y = (cells[environment, name].values["final"][:, None] for name in (method.name, base.name))
+        seeds = int(counts(x)[0]), int(counts(y)[0])
+        if min(seeds):
+            chance = probability_of_improvement(x, y, resamples=resamples)
+            found[method.name, environment] = Verdict(
+                method.name, base.name, environment, seeds, difference(x, y), chance
+            )
+    return found
 
 
 def _blocks(study: Study, normalised: Mapping[str, np.ndarray], resamples: int) -> tuple[Block, ...]:

@@ -22,13 +22,17 @@ class Chosen:
 
     - `compared`: what the tables hold; `limit` is the number of steps it is compared at.
     - `drawn`: what the curves hold; `limit` is the last number of steps of the scenario's axis.
-    - `bounds`: the steps of each scenario's comparison, and `tops` the most that any seed has.
+    - `later`: in scenarios where some went on, a second comparison of those that have at least half of what the
+      furthest has, after the most steps that all of these have.
+    - `bounds`, `levels`: the steps of each scenario's first and second comparison; `tops` the most that any seed has.
     - `notes`: what was left out or chosen, in sentences.
     """
 
     compared: Table
     drawn: Table
+    later: Table
     bounds: dict[str, float]
+    levels: dict[str, float]
     tops: dict[str, float]
     notes: tuple[str, ...]
 
@@ -40,19 +44,20 @@ def choose(runs: Sequence[Run], extents: Table, steps: int = 0, own: bool = Fals
     its own end.
     """
     notes: list[str] = []
-    lines = _longest(runs, extents, notes)
+    single = _longest(runs, extents, notes)
     places: dict[str, list[int]] = {}
-    for line in lines:
+    for line in single:
         places.setdefault(runs[int(extents["run"][line])].environment, []).append(line)
     compared: list[tuple[int, float]] = []
     drawn: list[tuple[int, float]] = []
-    bounds, tops = {}, {}
+    later: list[tuple[int, float]] = []
+    bounds, levels, tops = {}, {}, {}
     for environment, members in places.items():
         reached = {line: float(extents["steps"][line]) for line in members}
         tops[environment] = top = max(reached.values())
         asked = {line: runs[int(extents["run"][line])].asked for line in members}
         if steps:
-            kept = [line for line in members if reached[line] >= min(steps, asked[line]) and reached[line] >= steps]
+            kept = [line for line in members if reached[line] >= steps]
         else:
             kept = [line for line in members if reached[line] >= asked[line] or reached[line] >= BEHIND * top]
         late = [line for line in members if line not in set(kept)]
@@ -66,11 +71,24 @@ def choose(runs: Sequence[Run], extents: Table, steps: int = 0, own: bool = Fals
                 f"{environment}: compared after {bound:,.0f} steps, the most that all have; the furthest has "
                 f"{top:,.0f}."
             )
+        far = [line for line in kept if reached[line] >= BEHIND * top]
+        level = min((reached[line] for line in far), default=bound)
+        if level > bound and not own:
+            levels[environment] = level
+            later += [(line, level) for line in far]
         compared += [(line, reached[line] if own else bound) for line in kept]
         there = {runs[int(extents["run"][line])].method for line in kept}
         drawn += [(line, top) for line in kept]
         drawn += [(line, top) for line in late if runs[int(extents["run"][line])].method not in there]
-    return Chosen(_table(extents, compared), _table(extents, drawn), bounds, tops, tuple(notes))
+    return Chosen(
+        _table(extents, compared),
+        _table(extents, drawn),
+        _table(extents, later),
+        bounds,
+        levels,
+        tops,
+        tuple(notes),
+    )
 
 
 def _longest(runs: Sequence[Run], extents: Table, notes: list[str]) -> list[int]:

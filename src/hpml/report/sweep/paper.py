@@ -4,9 +4,11 @@ Values are normalised returns in per cent, mean and standard error over 5 seeds 
 `tab:meltingpot_full` and `tab:meltingpot_summary`. The paper gives no raw returns.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 STEPS, SEEDS = 10_000_000, 5
+LONG = 20  # letters of a name that still fits a column
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,6 @@ RESIDUAL = {"HPML-MAPPO (Graph)": 0.074, "HPML-MAPPO (Neural)": 411.326}
 """Training-average raw residual energy in `tab:meltingpot_summary`; the paper has none for the other methods."""
 
 
-def paper_method(label: str) -> str | None:
-    """The paper's method of that name, whatever the letters' case; None where the paper has no such method."""
-    return {method.casefold(): method for method in METHODS}.get(label.casefold())
-
-
 def paper_order(name: str) -> tuple[int, str]:
     """Where a scenario stands: the paper's in its order, others after them by name."""
     names = [scenario.name for scenario in SCENARIOS]
@@ -86,9 +83,23 @@ def paper_order(name: str) -> tuple[int, str]:
 
 
 def column_of(name: str) -> str:
-    """A scenario's column: the paper's abbreviation, or the name itself, short of its family."""
+    """A scenario's column: the paper's abbreviation, the name without its family, or a long one's first letters."""
     known = {scenario.name: scenario.column for scenario in SCENARIOS}
-    return known.get(name, name.removeprefix("matrix/").removeprefix("meltingpot/"))
+    plain = name.removeprefix("matrix/").removeprefix("meltingpot/")
+    if name in known or len(plain) <= LONG:
+        return known.get(name, plain)
+    start, _, end = plain.replace("_in_the_matrix", "").partition("__")
+    return "-".join(part for part in (_initials(start), _initials(end)) if part)
+
+
+def abbreviations(names: Sequence[str]) -> str:
+    """What the columns stand for, as a sentence; empty where they are the names themselves."""
+    short = [f"{column_of(name)} = {title_of(name)}" for name in names if column_of(name) not in (title_of(name), name)]
+    return f"Abbreviations: {', '.join(short)}." if short else ""
+
+
+def _initials(words: str) -> str:
+    return "".join(word[0].upper() for word in words.split("_") if word)
 
 
 def title_of(name: str) -> str:

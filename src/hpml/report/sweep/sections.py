@@ -7,8 +7,9 @@ from hpml.report.page import Section
 from hpml.report.parts import FigurePart, ListPart, Part, TablePart
 from hpml.report.sweep.analysis import Analysis, Block
 from hpml.report.sweep.figures import Dot, dot_panels, looks
+from hpml.report.sweep.paper import abbreviations
 from hpml.report.sweep.progress import mean_tables
-from hpml.report.sweep.tables import aggregate_table, full_table, own_end_table, summary_table
+from hpml.report.sweep.tables import aggregate_table, full_table, later_table, summary_table
 from hpml.report.sweep.words import counted, listed
 from hpml.statistics.measured import MEASURED
 
@@ -23,6 +24,7 @@ def final_section(analysis: Analysis) -> Section:
     """The paper's two tables and the raw numbers under them."""
     study = analysis.study
     words = [FINAL, analysis.scale.words]
+    words += [text] if (text := abbreviations(study.environments)) else []
     trained = [
         f"{cell.method} on {cell.environment}"
         for cell in study.cells.values()
@@ -45,8 +47,8 @@ def final_section(analysis: Analysis) -> Section:
         parts.append(full_table(analysis, "collective"))
     measures = {"equality": ("Equality", "1 - Gini of the agents' returns in an episode: 1 where all get the same.")}
     parts += mean_tables(study, measures, "at the end")
-    ends = own_end_table(analysis)
-    parts += [ends] if ends is not None else []
+    later = later_table(analysis)
+    parts += [later] if later is not None else []
     return Section("Final return", words, parts)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hpml.report.sweep import courses, gather
-from hpml.report.sweep.choose import Chosen, choose
+from hpml.report.sweep.choose import choose
 from hpml.report.sweep.courses import Line, Speed
 from hpml.report.sweep.find import Aside, Found, find_runs
 from hpml.report.sweep.identity import Run
@@ -26,6 +26,7 @@ class Method:
     name: str
     algo: str
     projection: str = "none"
+    residual: str = "drop"
     paper: str | None = None
 
     @property
@@ -48,11 +49,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """Everything that tables, figures and files are made of."""
+    """Everything that tables, figures and files are made of.
+
+    `cells` are compared after the steps that all methods of a scenario have; `later` has a second comparison where some
+    went on.
+    """
 
     environments: tuple[str, ...]
     methods: tuple[Method, ...]
     cells: Mapping[tuple[str, str], Cell]
+    later: Mapping[tuple[str, str], Cell]
     lines: Mapping[tuple[str, str], Mapping[str, Line]]
     speeds: Mapping[tuple[str, str], Speed]
     tracks: Mapping[tuple[str, str, int], tuple[np.ndarray, Table]]
@@ -104,7 +110,8 @@ def read_study(folders: Sequence[str], steps: int = 0, own: bool = False) -> Stu
     if not len(chosen.compared["run"]):
         raise ValueError(f"No seed has {steps:,} steps: the furthest has {max(chosen.tops.values()):,.0f}.")
     lines = courses.lines(found.runs, gather.curves(rows, chosen.drawn))
-    cells = _cells(found.runs, rows.extents, chosen, gather.scores(rows, chosen.compared))
+    cells = _cells(found.runs, rows.extents, chosen.bounds, gather.scores(rows, chosen.compared))
+    later = _cells(found.runs, rows.extents, chosen.levels, gather.scores(rows, chosen.later)) if chosen.levels else {}
     speeds = courses.speeds(found.runs, gather.speeds(rows))
     tracks = courses.tracks(found.runs, gather.evaluations(rows, chosen.compared))
     rows.link.close()
@@ -114,6 +121,7 @@ def read_study(folders: Sequence[str], steps: int = 0, own: bool = False) -> Stu
         environments=tuple(sorted({name for name, _ in (*cells, *lines)}, key=paper_order)),
         methods=tuple(method for method in methods if method.name in there),
         cells=cells,
+        later=later,
         lines=lines,
         speeds=speeds,
         tracks=tracks,
@@ -128,15 +136,20 @@ def read_study(folders: Sequence[str], steps: int = 0, own: bool = False) -> Stu
 
 def ordered_methods(runs: Sequence[Run]) -> list[Method]:
     """The methods, baselines first in the paper's order, then those with a projection."""
-    found = {run.method: Method(run.method, run.algo, run.projection, _paper(run)) for run in reversed(runs)}
+    found = {run.method: _method(run) for run in reversed(runs)}
     kinds = ("none", "graph", "neural", "kernel")
 
     def order(method: Method) -> tuple:
         place = METHODS.index(method.algo.upper()) if method.algo.upper() in METHODS else len(METHODS)
         kind = kinds.index(method.projection) if method.projection in kinds else len(kinds)
-        return (method.projected, kind if method.projected else place, method.paper is None, place, method.name)
+        treated = method.residual != "drop"
+        return (method.projected, kind if method.projected else place, treated, method.paper is None, method.name)
 
     return sorted(found.values(), key=order)
+
+
+def _method(run: Run) -> Method:
+    return Method(run.method, run.algo, run.projection, str(run.settings.get("residual", "drop")), _paper(run))
 
 
 def _paper(run: Run) -> str | None:
@@ -147,7 +160,9 @@ def _paper(run: Run) -> str | None:
     return name if plain and name in METHODS else None
 
 
-def _cells(runs: Sequence[Run], extents: Table, chosen: Chosen, scores: Table) -> dict[tuple[str, str], Cell]:
+def _cells(
+    runs: Sequence[Run], extents: Table, bounds: Mapping[str, float], scores: Table
+) -> dict[tuple[str, str], Cell]:
     ends = {
         (int(run), int(seed)): float(steps)
         for run, seed, steps in zip(extents["run"], extents["seed"], extents["steps"], strict=True)
@@ -157,7 +172,8 @@ def _cells(runs: Sequence[Run], extents: Table, chosen: Chosen, scores: Table) -
         run = runs[int(number)]
         members.setdefault((run.environment, run.method), []).append(line)
     found = {}
-    for (environment, method), own in members.items():
+    for environment, method in sorted(members, key=lambda key: (paper_order(key[0]), key[1])):
+        own = members[environment, method]
         lines = np.array(sorted(own, key=lambda line: scores["seed"][line]))
         values = {name: column[lines] for name, column in scores.items() if name not in ("run", "seed")}
         # Where a run has no evaluations its training return has to do; the page says so.
@@ -166,7 +182,7 @@ def _cells(runs: Sequence[Run], extents: Table, chosen: Chosen, scores: Table) -
             environment,
             method,
             tuple(int(seed) for seed in scores["seed"][lines]),
-            chosen.bounds[environment],
+            bounds[environment],
             np.array([ends[int(scores["run"][line]), int(scores["seed"][line])] for line in lines]),
             values,
         )

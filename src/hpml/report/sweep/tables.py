@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hpml.report.parts import Mark, TablePart
-from hpml.report.sweep.analysis import Analysis, Block
+from hpml.report.sweep.analysis import Analysis, Block, Verdict
 from hpml.report.sweep.paper import SUMMARY, column_of
 from hpml.report.sweep.study import Study
 from hpml.report.sweep.words import counted, extent, fixed, listed, number, with_error
-from hpml.statistics.aggregate import macro_average
+from hpml.statistics.aggregate import macro_average, standard_error
 
 TONES = {"better": "good", "worse": "bad"}
 MARKED = (
@@ -58,11 +58,12 @@ def full_table(analysis: Analysis, kind: str) -> TablePart:
     )
     shared = np.array([all(np.isfinite(own[:, k]).any() for own in table.values()) for k in range(len(usable))])
     partial = scaled and bool(shared.any()) and not bool((shared == usable).all())
+    verdicts = {} if kind == "collective" else analysis.verdicts  # which are about the return of an agent
     rows = []
     for method in study.methods:
         means, errors = analysis.mean(table, method.name)
         cells = [
-            _cell(analysis, method.name, environment, with_error(mean, error, 1 if scaled else None), kind)
+            _marked(with_error(mean, error, 1 if scaled else None), verdicts.get((method.name, environment)))
             for environment, mean, error in zip(study.environments, means, errors, strict=True)
         ]
         if scaled:
@@ -98,7 +99,16 @@ def aggregate_table(analysis: Analysis, block: Block) -> TablePart:
                 f"{block.estimates[name]['median'].value:.1f}",
             ]
         )
-    columns = ["Method", "IQM", "percentile", "studentised", "Student", "Mean ± s.e.", "Student ", "Median"]
+    columns = [
+        "Method",
+        "IQM",
+        "IQM percentile",
+        "IQM studentised",
+        "IQM Student",
+        "Mean ± s.e.",
+        "Mean Student",
+        "Median",
+    ]
     cells = [analysis.study.cells[environment, name] for environment in block.environments for name in block.methods]
     note = (
         f"Over {counted([len(block.environments)], 'scenario')} that all these methods have "
@@ -110,30 +120,32 @@ def aggregate_table(analysis: Analysis, block: Block) -> TablePart:
     return TablePart(columns, rows, note, "Averages over scenarios, normalised", tight=True)
 
 
-def own_end_table(analysis: Analysis) -> TablePart | None:
-    """Where seeds went on past the steps of the comparison: how far each cell is. None where all are equal."""
+def later_table(analysis: Analysis) -> TablePart | None:
+    """The second comparison, in scenarios where some methods went on; None where nobody did."""
     study = analysis.study
-    rows = []
-    for environment in study.environments:
-        cells = [study.cells[key] for key in study.cells if key[0] == environment]
-        if not any((cell.steps > cell.bound).any() for cell in cells):
-            continue
-        ends = {cell.method: float(cell.steps.min()) for cell in cells}
-        most = max(ends.values())
-        rows.append(
-            [
-                environment,
-                f"{study.bounds[environment]:,.0f}",
-                f"{most:,.0f}",
-                listed([name for name, steps in ends.items() if steps < most], 4) or "none",
-            ]
-        )
-    if not rows:
+    places = {name: cell.bound for (name, _), cell in study.later.items()}
+    if not places:
         return None
-    note = "Methods are compared after the steps that all of them have; the curves below go on to each one's end."
-    return TablePart(
-        ["scenario", "compared after", "furthest", "who has fewer"], rows, note, "Unequal numbers of steps"
+    rows = []
+    for method in study.methods:
+        cells: list[str | Mark] = []
+        for environment in places:
+            cell = study.later.get((environment, method.name))
+            if cell is None:
+                cells.append("–")
+                continue
+            values = cell.values["final"]
+            text = with_error(float(values.mean()), float(standard_error(values)))
+            cells.append(_marked(text, analysis.later.get((method.name, environment))))
+        rows.append([method.name, *cells])
+    columns = [f"{column_of(name)} after {steps:,.0f}" for name, steps in places.items()]
+    note = (
+        "Tables above compare after the steps that all methods of a scenario have. Here are those that have at "
+        "least half "
+        "of what the furthest has, after the most steps that all of these have: return of an agent, mean ± standard "
+        f"error. {MARKED}"
     )
+    return TablePart(["Method", *columns], rows, note, "Further on: where some methods have more steps", tight=True)
 
 
 def _full_note(analysis: Analysis, kind: str, partial: bool, shared: np.ndarray) -> str:
@@ -151,10 +163,7 @@ def _full_note(analysis: Analysis, kind: str, partial: bool, shared: np.ndarray)
     return f"{words} {MARKED}"
 
 
-def _cell(analysis: Analysis, method: str, environment: str, text: str, kind: str) -> str | Mark:
-    if kind == "collective":  # the verdicts are about the return of an agent
-        return text
-    verdict = analysis.verdicts.get((method, environment))
+def _marked(text: str, verdict: Verdict | None) -> str | Mark:
     tone = TONES.get(verdict.word) if verdict is not None else None
     return Mark(text, tone) if tone else text
 

@@ -1,12 +1,13 @@
 """Where the projection helps, where it does nothing and where it hurts: never more than the statistics say."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hpml.report.page import Section
 from hpml.report.parts import ListPart, Mark, Part, TablePart
 from hpml.report.sweep.analysis import Analysis, Verdict
 from hpml.report.sweep.paper import column_of
 from hpml.report.sweep.words import fixed, interval, listed, number
+from hpml.statistics.cautions import too_few
 
 TITLE = "Where it helps, where it does nothing, where it hurts"
 TONES = {"better": "good", "worse": "bad", "likely better": "good", "likely worse": "bad", "none": "soft"}
@@ -30,12 +31,16 @@ def verdict_section(analysis: Analysis) -> Section:
     chance = (
         f"There are {len(judged)} comparisons here: were all methods alike, about {0.05 * len(judged):.1f} of them "
         "would "
-        "still be called likely better or likely worse."
+        "still be called better or worse, likely or not."
     )
+    few = too_few(min((min(verdict.seeds) for verdict in judged), default=0)) if judged else ""
     parts: list[Part] = [ListPart(items)]
     if len({verdict.environment for verdict in judged}) > 1:
-        parts += _matrix(analysis, [method.name for method in variants], judged)
-    parts += [RULE, *analysis.few, *([chance] if len(judged) > 1 else []), *_details(judged)]
+        parts.append(_matrix(analysis.verdicts, [method.name for method in variants], study.environments, "Verdicts"))
+    if any(study.method(name).projected for name, _ in analysis.later):
+        title = "Verdicts further on, where some methods have more steps"
+        parts.append(_matrix(analysis.later, [method.name for method in variants], study.environments, title))
+    parts += [RULE, *([few] if few else []), *([chance] if len(judged) > 1 else []), *_details(judged)]
     return Section(TITLE, parts=parts)
 
 
@@ -59,28 +64,23 @@ def sentence(analysis: Analysis, method: str) -> str:
     return " ".join(words)
 
 
-def _matrix(analysis: Analysis, methods: Sequence[str], judged: Sequence[Verdict]) -> list[Part]:
-    places = [name for name in analysis.study.environments if any(v.environment == name for v in judged)]
+def _matrix(
+    verdicts: Mapping[tuple[str, str], Verdict], methods: Sequence[str], environments: Sequence[str], title: str
+) -> TablePart:
+    places = [name for name in environments if any((method, name) in verdicts for method in methods)]
     rows = []
     for method in methods:
-        cells: list[str | Mark] = []
-        for environment in places:
-            verdict = analysis.verdicts.get((method, environment))
-            if verdict is None:
-                cells.append("–")
-                continue
-            word = "none shown" if verdict.word == "none" else verdict.word
-            cells.append(Mark(word, TONES[verdict.word]))
-        rows.append([method, *cells])
-    return [
-        TablePart(
-            ["Method", *(column_of(name) for name in places)],
-            rows,
-            "None shown: no difference that so many seeds can show.",
-            "Verdicts",
-            tight=True,
-        )
-    ]
+        found = [verdicts.get((method, environment)) for environment in places]
+        if any(found):
+            rows.append([method, *(_word(verdict) for verdict in found)])
+    note = "None shown: no difference that so many seeds can show."
+    return TablePart(["Method", *(column_of(name) for name in places)], rows, note, title, tight=True)
+
+
+def _word(verdict: Verdict | None) -> str | Mark:
+    if verdict is None:
+        return "–"
+    return Mark("none shown" if verdict.word == "none" else verdict.word, TONES[verdict.word])
 
 
 def _details(judged: Sequence[Verdict]) -> list[Part]:
@@ -114,7 +114,7 @@ def _row(v: Verdict) -> list[str | Mark]:
         fixed(v.chance.percentile, 2),
         fixed(v.chance.score, 2),
         f"{v.chance.p:.2g}",
-        Mark("none shown" if v.word == "none" else v.word, TONES[v.word]),
+        _word(v),
     ]
 
 
