@@ -106,6 +106,7 @@ class LocalExecutor:
                 process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.wait()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def pids(self) -> dict[str, int]:
