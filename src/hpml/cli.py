@@ -103,7 +103,7 @@ def sweep(
     the next sweep. Stop it by Ctrl-C and start it again by the same command. `hpml sweep quick` takes minutes.
 
     Args:
-        suite: A suite's file (TOML), or one that comes with hpml: quick, ours, paper.
+        suite: A suite's file (TOML), or one that comes with hpml, such as quick, ours or paper.
         out: The sweep's folder, or an address that fsspec knows such as s3://bucket/name; out/sweep/<suite> unless
             given.
         budget: Environment steps of each run instead of the suite's, such as 1e6. An environment with steps of its own
