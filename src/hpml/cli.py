@@ -203,24 +203,21 @@ def report(
     """
     from hpml.report.sweep.page import write_report
     from hpml.report.sweep.plain import short_table
+    from hpml.report.sweep.study import read_study
 
     console = Console()
     if not folders:
         raise ValueError("Give a folder with runs: hpml report out/sweep/quick.")
     if steps < 0 or (steps and own_steps):
         raise ValueError(f"--steps must be a number of steps and goes without --own-steps, got {steps:g}.")
-    _make_folder(out)
     options = [] if not steps else ["--steps", f"{steps:g}"]
     command = shlex.join(["hpml", "report", *folders, *options, *(["--own-steps"] if own_steps else [])])
     with _progress(console) as progress:
         task = progress.add_task("reading", total=4)
+        study = read_study(folders, round(steps), own_steps)
+        _make_folder(out)  # folders that cannot be read leave none behind
         path, found = write_report(
-            folders,
-            out,
-            round(steps),
-            own_steps,
-            command,
-            lambda words: progress.update(task, advance=1, description=words),
+            study, out, command, lambda words: progress.update(task, advance=1, description=words)
         )
     console.print(short_table(found))
     for sentence in found.cautions:

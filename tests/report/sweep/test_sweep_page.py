@@ -13,6 +13,7 @@ from report.test_browser import Visit, browser  # noqa: F401 (a fixture)
 from hpml.cli import main
 from hpml.experiment.run import train
 from hpml.report.sweep.page import write_report
+from hpml.report.sweep.study import read_study
 
 SCENARIOS = ("bos_repeated", "clean_up", "matrix/stag_hunt", "matrix/climbing")
 METHODS = {"mappo": {}, "ippo": {"algo": "ippo"}, "graph": {"projection": "graph", "projection_preset": "paper"}}
@@ -45,7 +46,7 @@ def swept(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(swept):
     before = contents(swept)
-    path, analysis = write_report([str(swept)], swept.parent / "report", command="hpml report here")
+    path, analysis = write_report(read_study([str(swept)]), swept.parent / "report", "hpml report here")
     assert contents(swept) == before
     return path, analysis
 
@@ -150,4 +151,5 @@ def test_the_command_reads_what_training_wrote(tmp_path, capsys, monkeypatch):
     assert "Nothing: every run has all that it was asked for." in text
     with pytest.raises(SystemExit):
         main(["report", "nowhere"])
+    assert not (tmp_path / "out").exists()
     assert "nowhere does not exist" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from hpml.report.sweep.paper import SUMMARY, column_of
 from hpml.report.sweep.plain import plain_results
 from hpml.report.sweep.progress import circulation_section, convention_section, curves_section, speed_section
 from hpml.report.sweep.sections import belief_section, final_section, overall_section
-from hpml.report.sweep.study import Study, read_study
+from hpml.report.sweep.study import Study
 from hpml.report.sweep.tables import shown_scenarios
 from hpml.report.sweep.verdicts import verdict_section
 from hpml.report.sweep.words import counted, listed
@@ -27,19 +27,15 @@ AGREE = ("env", "algo", "projection", "residual")
 
 
 def write_report(
-    folders: Sequence[str],
+    study: Study,
     out: Path,
-    steps: int = 0,
-    own: bool = False,
     command: str = "",
     say: Callable[[str], None] = lambda words: None,
 ) -> tuple[Path, Analysis]:
-    """Read the runs under the folders, write the page and its files under `out`, and return the page's path.
+    """Write the page and its files under `out`, and return the page's path and its numbers.
 
-    `say` hears what is being done.
+    `say` hears what is being done, and `command` is what the reader types to see the page again.
     """
-    say("reading")
-    study = read_study(folders, steps, own)
     say("computing")
     analysis = analyse(study)
     say("writing")
