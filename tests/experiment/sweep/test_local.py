@@ -59,3 +59,16 @@ def test_the_number_at_once_goes_before_cores_and_memory(job):
     assert len(pids) == 2
     for running in executor._running.values():
         assert running.process.poll() is not None
+
+
+def test_what_a_killed_driver_left_is_removed_and_what_a_living_one_has_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead = tmp_path / "hpml-sweep-dead"
+    dead.mkdir()
+    (dead / "lock").touch()
+    first = LocalExecutor(Machine(1))
+    second = LocalExecutor(Machine(1))
+    assert sorted(tmp_path.iterdir()) == sorted([first.scratch, second.scratch])
+    first.close()
+    second.close()
+    assert list(tmp_path.iterdir()) == []

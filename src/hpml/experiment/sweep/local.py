@@ -12,12 +12,15 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from hpml.experiment.sweep.job import Job, News, Outcome
 from hpml.experiment.sweep.machine import Machine, this_machine
+from hpml.experiment.sweep.place import fcntl
 from hpml.experiment.sweep.wire import job_line, read_news
 
 PATIENCE = 10.0  # seconds that a process has to end once nobody waits for its checkpoint any more
+PREFIX = "hpml-sweep-"
 CACHE = "JAX_COMPILATION_CACHE_DIR"
 
 
@@ -41,7 +44,7 @@ class LocalExecutor:
 
     def __init__(self, machine: Machine | None = None, at_once: int = 0) -> None:
         self.machine, self.at_once = machine or this_machine(), at_once
-        self.scratch = Path(tempfile.mkdtemp(prefix="hpml-sweep-"))
+        self.scratch, self._lock = _scratch()
         self._running: dict[str, Running] = {}
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
 
@@ -108,6 +111,7 @@ class LocalExecutor:
                 process.kill()
                 process.wait()
         shutil.rmtree(self.scratch, ignore_errors=True)
+        self._lock.close()
 
     def pids(self) -> dict[str, int]:
         """The process number of every job that runs."""
@@ -151,6 +155,29 @@ class LocalExecutor:
             seen = os.environ.get("CUDA_VISIBLE_DEVICES")
             env["CUDA_VISIBLE_DEVICES"] = seen.split(",")[gpu] if seen else str(gpu)
         return env
+
+
+def _scratch() -> tuple[Path, IO[str]]:
+    """A folder of this driver's own, and the lock that says so; those of drivers that were killed are removed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/lock"):
+        with contextlib.suppress(OSError), old.open("r+") as handle:  # other people's cannot be opened
+            if _locked(handle):
+                shutil.rmtree(old.parent, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    handle = (folder / "lock").open("w")
+    _locked(handle)
+    return folder, handle
+
+
+def _locked(handle: IO[str]) -> bool:
+    """Whether this process could lock a file."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _hang_up(process: subprocess.Popen[str]) -> None:
