@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from report.sweep.folders import BATCH, write_run
+from report.sweep.folders import BATCH, columns_of, write_part, write_run
 
+from hpml.report.sweep import study as study_module
 from hpml.report.sweep.study import read_study
 
 
@@ -61,6 +62,22 @@ def test_groups_of_seeds_are_one_cell_and_the_longer_of_two_equal_seeds_counts(t
     assert ends(study) == {("matrix/stag_hunt", "MAPPO"): ((0, 1, 2), 20)}
     assert study.values("matrix/stag_hunt", "MAPPO", "final").tolist() == [1.0, 2.0, 2.0]
     assert any("seed 1 is in two runs" in note and note.index("/b") < note.index("/a") for note in study.notes)
+
+
+def test_a_run_that_writes_its_parts_again_meanwhile_is_read_all_the_same(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "a", lambda seed, update: float(update), updates=20)
+    plain = study_module.choose
+
+    def interrupted(*given):
+        monkeypatch.setattr(study_module, "choose", plain)
+        last = sorted((folder / "metrics").iterdir())[-1]
+        last.unlink()
+        write_part(folder, columns_of((0,), 18, lambda seed, update: float(update), first=11))
+        return plain(*given)
+
+    monkeypatch.setattr(study_module, "choose", interrupted)
+    study = read_study([str(tmp_path)])
+    assert study.values("matrix/stag_hunt", "MAPPO", "final").tolist() == [17.5]
 
 
 def test_without_evaluations_the_training_return_counts(tmp_path):

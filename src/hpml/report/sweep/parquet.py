@@ -91,6 +91,11 @@ def open_rows(runs: Sequence[Run], places: Sequence[Place] = ()) -> Rows:
     return Rows(link, extents, tuple(aside), tuple(notes))
 
 
+def reading_errors() -> type[Exception]:
+    """What DuckDB raises."""
+    return _duckdb().Error
+
+
 def _duckdb() -> Any:
     try:
         import duckdb

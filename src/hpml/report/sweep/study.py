@@ -11,9 +11,10 @@ from hpml.report.sweep.courses import Line, Speed
 from hpml.report.sweep.find import Aside, Found, find_runs
 from hpml.report.sweep.identity import Run
 from hpml.report.sweep.paper import METHODS, paper_order
-from hpml.report.sweep.parquet import Table, open_rows
+from hpml.report.sweep.parquet import Table, open_rows, reading_errors
 
 BASELINE = "mappo"
+TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,21 @@ class Study:
 
 
 def read_study(folders: Sequence[str], steps: int = 0, own: bool = False) -> Study:
-    """Read all runs under the folders."""
+    """Read all runs under the folders, whoever writes there meanwhile.
+
+    - `steps`: compare after so many; 0 for the most that all methods of a scenario have.
+    - `own`: compare every seed at its own end.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            return _read(folders, steps, own)
+        except reading_errors() as error:  # a run that goes on writes its last parts again
+            if not left:
+                raise ValueError(f"The metrics cannot be read: {str(error).splitlines()[0]}") from error
+    raise AssertionError
+
+
+def _read(folders: Sequence[str], steps: int, own: bool) -> Study:
     found = find_runs(folders)
     rows = open_rows(found.runs, found.places)
     if not len(rows.extents["run"]):
