@@ -101,6 +101,13 @@ def test_curves_have_a_panel_a_scenario_and_a_line_a_method(opened):
     figure.locator(".legend button").first.click()
 
 
+def test_curves_are_the_evaluations_of_the_seeds(written):
+    line = written[1].study.lines["clean_up", "IPPO"]["evaluated"]
+    updates = np.arange(31)  # fewer than there are buckets, so each has its own
+    assert np.allclose(line.steps, updates * BATCH)
+    assert np.allclose(line.values, level("clean_up", "ippo") + np.arange(3) + np.cos(updates)[:, None])
+
+
 def test_what_is_missing_and_what_was_set_aside_is_on_the_page(opened, swept):
     text = opened.page.locator("#what-is-missing").inner_text()
     assert f"{swept}/torn/metrics/0000000030.parquet" in text

@@ -99,12 +99,10 @@ def _look(folder: str) -> Found:
             run, _, last = parent.rpartition("/")
             if last == "metrics":
                 parts.setdefault(run, []).append(name)
-    tuned = [run for run in configs if "tuning" in run.split("/")[:-1]]
+    tuned = {run for run in (*configs, *parts) if "tuning" in run.split("/")[:-1]}
     left = f"{len(tuned)} runs under {base}/tuning were left out: they chose settings and are no results."
     runs, aside = [], []
-    for name in sorted({*configs, *parts} - set(tuned)):
-        if "tuning" in name.split("/")[:-1]:
-            continue
+    for name in sorted({*configs, *parts} - tuned):
         shown = f"{base}/{name}" if name else base
         paths = tuple(_address(place, part) for part in parts.get(name, ()))
         try:
