@@ -8,6 +8,7 @@ from hpml.report.sweep.parquet import Rows, Table, fetch
 
 BUCKETS = 200
 """Points of a curve; a run may have a hundred times as many rows."""
+TIMED = 1000
 LAST = 0.1
 """The final return is the mean over the evaluations in this last share of the steps."""
 FINAL = ("evaluated", "collective", "equality", "exploitability", "switch_rate", "trained")
@@ -61,20 +62,23 @@ def evaluations(rows: Rows, kept: Table) -> Table:
 
 
 def speeds(rows: Rows) -> Table:
-    """A line a run: seconds of its median update, and of all its evaluations; a process trains all its seeds at once.
+    """A line a run: seconds of its median update; a process trains all its seeds at once.
 
-    Every seed's row has the seconds of the whole process, so one seed is looked at; the median leaves out compiling.
+    Every seed's row has the seconds of the whole process, so one seed is looked at, at up to 2,000 of its updates; the
+    median leaves out compiling.
     """
     firsts = {
         int(run): int(seed) for run, seed in zip(rows.extents["run"][::-1], rows.extents["seed"][::-1], strict=True)
     }
     runs, seeds = np.array([*firsts], np.int64), np.array([*firsts.values()], np.int64)
-    _tell(rows.link, {"run": runs, "seed": seeds, "limit": np.zeros(len(runs))})
+    last = {int(run): float(update) for run, update in zip(rows.extents["run"], rows.extents["last"], strict=True)}
+    thin = np.array([max(1.0, last[int(run)] // TIMED) for run in runs])
+    _tell(rows.link, {"run": runs, "seed": seeds, "limit": thin})
     timed = ", ".join(f"median({name}) AS {name}" for name in ("collect", "learn", "train", "measure"))
     return fetch(
         rows.link,
-        f"SELECT run, {timed}, sum(evaluate) AS evaluate, count(*) AS updates FROM rows JOIN kept USING (run, seed) "
-        "WHERE update > 0 GROUP BY run ORDER BY run",
+        f"SELECT run, {timed}, count(*) AS updates FROM rows JOIN kept k USING (run, seed) "
+        "WHERE update > 0 AND update % k.bound::BIGINT = 0 GROUP BY run ORDER BY run",
     )
 
 

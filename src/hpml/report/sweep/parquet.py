@@ -4,6 +4,7 @@ Only the columns that the report needs are read, and nothing is copied to a disk
 aside with the reason. Rows that a run has written twice, because it went on from an older checkpoint, count once.
 """
 
+import contextlib
 import glob
 import os
 import tempfile
@@ -38,7 +39,6 @@ COLUMNS = {
     "learn": "seconds/learn",
     "train": "seconds/train",
     "measure": "seconds/measure",
-    "evaluate": "seconds/evaluate",
 }
 """The report's names for the columns of the metrics."""
 
@@ -61,7 +61,8 @@ def open_rows(runs: Sequence[Run], places: Sequence[Place] = ()) -> Rows:
     duckdb = _duckdb()
     spill = str(Path(tempfile.gettempdir()) / f"hpml-report-{os.getpid()}")  # made only where memory runs short
     link = duckdb.connect(config={"memory_limit": MEMORY, "preserve_insertion_order": False, "temp_directory": spill})
-    link.execute("SET parquet_metadata_cache = true")
+    with contextlib.suppress(duckdb.CatalogException):  # its name before DuckDB 1.2 was another
+        link.execute("SET parquet_metadata_cache = true")
     remote = {getattr(place, "protocol", ""): getattr(place, "files", None) for place in places}
     for protocol, files in remote.items():
         if files is not None and protocol not in ("file", "local"):
