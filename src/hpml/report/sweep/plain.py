@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from hpml.report.sweep.analysis import Analysis
@@ -42,14 +43,14 @@ def short_table(analysis: Analysis) -> Table:
     block = analysis.blocks[0] if analysis.blocks else None
     heads = [*(column_of(name) for name in few), *(["normalised"] * bool(block)), "against its baseline"]
     for head in ("", *heads):
-        table.add_column(head, justify="left" if head in ("", "against its baseline") else "right")
+        table.add_column(escape(head), justify="left" if head in ("", "against its baseline") else "right")
     for method in study.methods:
         means, errors = analysis.mean(analysis.raw, method.name)
         cells = [with_error(mean, error) for mean, error, _ in zip(means, errors, few, strict=False)]
         if block is not None:
             found = block.estimates[method.name]["mean"] if method.name in block.methods else None
             cells.append(with_error(found.value, found.error, 1) if found else "–")
-        table.add_row(method.name, *cells, _counts(analysis, method.name))
+        table.add_row(escape(method.name), *cells, _counts(analysis, method.name))
     return table
 
 

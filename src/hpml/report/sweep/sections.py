@@ -45,7 +45,10 @@ def final_section(analysis: Analysis) -> Section:
     parts.append(full_table(analysis, "raw"))
     if any(np.isfinite(table).any() for table in analysis.collective.values()):
         parts.append(full_table(analysis, "collective"))
-    measures = {"equality": ("Equality", "1 - Gini of the agents' returns in an episode: 1 where all get the same.")}
+    measures = {
+        "trained": ("Return in training", "Episodes that ended in the last tenth of the steps, exploration included."),
+        "equality": ("Equality", "1 - Gini of the agents' returns in an episode: 1 where all get the same."),
+    }
     parts += mean_tables(study, measures, "at the end")
     later = later_table(analysis)
     parts += [later] if later is not None else []
