@@ -49,7 +49,7 @@ def curve_panels(
     title: str,
     caption: str,
     y_label: str,
-    y_range: tuple[float, float] | None = None,
+    from_zero: bool = False,
 ) -> FigurePart | None:
     """One panel a scenario: the mean over seeds of a column, with one standard error on either side; None without any.
 
@@ -70,7 +70,7 @@ def curve_panels(
                 bands[method.name] = learning_curve(line.values[whole], line.steps[whole], MEAN, "error")
         if not bands:
             continue
-        panels.append(_panel(bands, style, title_of(environment), y_range))
+        panels.append(_panel(bands, style, title_of(environment), from_zero))
         for name, band in bands.items():
             shown[name] = None
             count = len(band.at)
@@ -149,7 +149,7 @@ def _panel(
     bands: Mapping[str, Band],
     style: Mapping[str, Look],
     title: str,
-    y_range: tuple[float, float] | None,
+    from_zero: bool,
 ) -> Panel:
     traces: list[dict[str, Any]] = []
     for name, band in bands.items():
@@ -170,8 +170,8 @@ def _panel(
         traces.append(_trace(name, band.at, smooth(band.value), stroke) | hover | single)
     x_axis = axis("steps", zeroline=False, tickformat="~s", nticks=5, rangemode="tozero")
     y_axis = axis(zeroline=False, nticks=5)
-    if y_range is not None:
-        y_axis["range"] = list(y_range)
+    if from_zero:
+        y_axis["rangemode"] = "tozero"
     figure = layout(x_axis, y_axis, margin={"l": 8, "r": 12, "t": 8, "b": 8})
     return Panel({"data": traces, "layout": figure}, title=title, height=225)
 

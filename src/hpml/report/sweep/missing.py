@@ -26,12 +26,10 @@ class Gap:
 
     @property
     def words(self) -> str:
-        """How far it is."""
+        """How far it is: seeds that are finished, and the steps of the slowest."""
         if self.steps == 0 and self.seeds == 0:
-            return "not begun"
-        if self.seeds == self.wanted_seeds:
-            return "finished"
-        return f"{self.seeds} of {self.wanted_seeds} seeds finished, the slowest has {self.steps:,.0f} steps"
+            return "nothing yet"
+        return f"{self.seeds} of {self.wanted_seeds}, {100 * self.steps / self.wanted_steps:.0f} %"
 
 
 def gaps(study: Study) -> tuple[list[Gap], list[str]]:

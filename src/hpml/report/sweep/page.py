@@ -13,8 +13,8 @@ from hpml.report.sweep.analysis import Analysis, analyse
 from hpml.report.sweep.beside import beside_section
 from hpml.report.sweep.exports import cells_csv, marl_eval, runs_csv
 from hpml.report.sweep.latex import full_latex, summary_latex
-from hpml.report.sweep.missing import failures, gaps
-from hpml.report.sweep.paper import SUMMARY, column_of
+from hpml.report.sweep.missing import Gap, failures, gaps
+from hpml.report.sweep.paper import SUMMARY, column_of, paper_order, title_of
 from hpml.report.sweep.plain import plain_results
 from hpml.report.sweep.progress import circulation_section, convention_section, curves_section, speed_section
 from hpml.report.sweep.sections import belief_section, final_section, overall_section
@@ -118,13 +118,8 @@ def missing_section(study: Study) -> Section:
     """What was asked for and is not there, what failed, what could not be read."""
     open_, troubles = gaps(study)
     parts: list[Part] = []
-    if open_:
-        rows = [
-            [gap.suite or "–", gap.environment, gap.method, gap.words, f"{gap.wanted_seeds} × {gap.wanted_steps:,}"]
-            for gap in open_
-        ]
-        note = "Asked for: seeds × environment steps, by the suite or by the runs themselves."
-        parts.append(TablePart(["suite", "scenario", "method", "stands", "asked for"], rows, note, "Not finished"))
+    for suite in dict.fromkeys(gap.suite for gap in open_):
+        parts.append(_open_table(study, suite, [gap for gap in open_ if gap.suite == suite]))
     if failed := failures(study):
         note = "The last attempt of each. `hpml sweep` tries them again."
         parts.append(TablePart(["run", "attempts", "outcome", "reason"], failed, note, "Failed"))
@@ -135,6 +130,26 @@ def missing_section(study: Study) -> Section:
     if notes:
         parts.append(ListPart(notes))
     return Section("What is missing", parts=parts or ["Nothing: every run has all that it was asked for."])
+
+
+def _open_table(study: Study, suite: str, open_: Sequence[Gap]) -> TablePart:
+    """Scenarios by methods: how far each cell is that has less than was asked for."""
+    found = {(gap.environment, gap.method): gap for gap in open_}
+    places = sorted({gap.environment for gap in open_}, key=paper_order)
+    order = {method.name: place for place, method in enumerate(study.methods)}
+    names = sorted({gap.method for gap in open_}, key=lambda name: (order.get(name, len(order)), name))
+    rows = []
+    for place in places:
+        own = [found.get((place, name)) for name in names]
+        asked = {f"{gap.wanted_seeds} × {gap.wanted_steps:,}" for gap in own if gap is not None}
+        rows.append([title_of(place), ", ".join(sorted(asked)), *("" if gap is None else gap.words for gap in own)])
+    note = (
+        "Seeds that have all their steps, of those asked for, and how far the slowest is; empty where nothing is "
+        "missing. "
+        "Asked for: seeds × environment steps."
+    )
+    title = f"Not finished, of the suite {suite}" if suite else "Not finished"
+    return TablePart(["scenario", "asked for", *names], rows, note, title, tight=True)
 
 
 def read_section(study: Study, command: str, notes: Sequence[str] = ()) -> Section:

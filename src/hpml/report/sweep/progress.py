@@ -70,10 +70,11 @@ def circulation_section(analysis: Analysis) -> Section:
         "nonpot",
         "NonPot, held out",
         "Share of the update's energy that one potential cannot explain on samples that the fit has not seen, for "
-        "every method, measured beside training and without a part in it. Bands are one standard error over seeds. "
+        "every method, measured beside training and without a part in it: 0 to 1, and panels have scales of their own. "
+        "Bands are one standard error over seeds. "
         f"{SMOOTHED}",
         "NonPot",
-        (-0.02, 1.02),
+        from_zero=True,
     )
     if figure is None:
         return Section("Circulation", ["These runs did not measure circulation (`--no-measure`)."])
@@ -100,7 +101,7 @@ def convention_section(analysis: Analysis) -> Section:
         "Convention switches within episodes",
         f"How often two interactions in a row show different joint conventions, in evaluations. {SMOOTHED}",
         "switches",
-        (-0.02, 1.02),
+        from_zero=True,
     )
     if figure is None:
         return Section("Convention switches", ["None of these scenarios has conventions to switch between."])
