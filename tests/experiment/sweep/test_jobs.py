@@ -55,6 +55,16 @@ def one(place, *arguments, **options):
     return name, job, standing
 
 
+@pytest.mark.parametrize(("outcome", "state"), [("done", "finished"), ("stopped", "interrupted")])
+def test_results_without_checkpoints_are_finished_where_the_record_says_so(place, outcome, state):
+    _, job, _ = one(place)
+    begin(place, job)
+    note_start(place, job)
+    note_end(place, job, Outcome(outcome))
+    assert one(place)[2].state == state
+    assert one(place, budget=2 * 3200)[2].state == "interrupted"
+
+
 def test_a_run_is_new_interrupted_finished_and_longer(place):
     name, job, standing = one(place)
     assert name == "runs/rps/mappo/seeds-0-2"

@@ -141,8 +141,11 @@ class Look:
         except (ValueError, AttributeError) as error:
             return Standing("aside", 0, f"{name}/config.json cannot be read ({error})")
         update = self.newest.get(name, -1)
-        if update >= from_json(job.config).updates:
+        updates = from_json(job.config).updates
+        if update >= updates:
             return Standing("finished", update)
+        if name not in self.newest and _done(self.place, name) and stored["steps"] >= job.config["steps"]:
+            return Standing("finished", updates)  # results that are kept without their checkpoints
         return _tried(self.place, name, Standing("interrupted", max(update, 0)))
 
 
@@ -182,6 +185,10 @@ def _cover(first: int, last: int, known: Sequence[tuple[int, int]]) -> list[tupl
     if at <= last:
         found.append((at, last))
     return found
+
+
+def _done(place: Place, name: str) -> bool:
+    return any(each.get("outcome") == "done" for each in attempts(read_record(place, name))[-1:])
 
 
 def _tried(place: Place, name: str, standing: Standing) -> Standing:
