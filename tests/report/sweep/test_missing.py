@@ -64,8 +64,8 @@ def test_what_is_not_finished_is_listed_and_what_is_finished_is_not(tmp_path):
     study = sweep(tmp_path)
     found, troubles = gaps(study)
     assert {(gap.environment, gap.method): gap.words for gap in found} == {
-        ("matrix/stag_hunt", "HPML-MAPPO (graph)"): "2 of 3, 0 %",
-        ("matrix/climbing", "MAPPO"): "0 of 3, 60 %",
+        ("matrix/stag_hunt", "HPML-MAPPO (graph)"): "2 of 3, 0\u00a0%",
+        ("matrix/climbing", "MAPPO"): "0 of 3, 60\u00a0%",
     }
     assert not troubles
     ((name, attempts, outcome, reason),) = failures(study)

@@ -111,7 +111,11 @@ def test_curves_are_the_evaluations_of_the_seeds(written):
 def test_what_is_missing_and_what_was_set_aside_is_on_the_page(opened, swept):
     text = opened.page.locator("#what-is-missing").inner_text()
     assert f"{swept}/torn/metrics/0000000030.parquet" in text
-    assert cells(opened.page, "Not finished")["Clean Up"] == ["1 × 1,920, 5 × 1,920", "3 of 5, 3 %", "nothing yet"]
+    assert cells(opened.page, "Not finished")["Clean Up"] == [
+        "1\u00a0×\u00a01,920, 5\u00a0×\u00a01,920",
+        "3 of 5, 3\u00a0%",
+        "nothing yet",
+    ]
     assert "MAPPO (seeds 3, 4) are not compared yet" in text
 
 

@@ -29,7 +29,7 @@ class Gap:
         """How far it is: seeds that are finished, and the steps of the slowest."""
         if self.steps == 0 and self.seeds == 0:
             return "nothing yet"
-        return f"{self.seeds} of {self.wanted_seeds}, {100 * self.steps / self.wanted_steps:.0f} %"
+        return f"{self.seeds} of {self.wanted_seeds}, {100 * self.steps / self.wanted_steps:.0f}\u00a0%"
 
 
 def gaps(study: Study) -> tuple[list[Gap], list[str]]:

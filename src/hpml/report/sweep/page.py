@@ -141,7 +141,7 @@ def _open_table(study: Study, suite: str, open_: Sequence[Gap]) -> TablePart:
     rows = []
     for place in places:
         own = [found.get((place, name)) for name in names]
-        asked = {f"{gap.wanted_seeds} × {gap.wanted_steps:,}" for gap in own if gap is not None}
+        asked = {f"{gap.wanted_seeds}\u00a0×\u00a0{gap.wanted_steps:,}" for gap in own if gap is not None}
         rows.append([title_of(place), ", ".join(sorted(asked)), *("" if gap is None else gap.words for gap in own)])
     note = (
         "Seeds that have all their steps, of those asked for, and how far the slowest is; empty where nothing is "
