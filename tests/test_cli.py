@@ -11,6 +11,7 @@ import pytest
 from hpml import cli
 from hpml.catalogue import list_games, list_projectors, list_rules
 from hpml.experiment.config import TrainConfig
+from hpml.experiment.sweep.suite import suite_names
 from hpml.marl.settings import Settings
 from hpml.mechanism import comparison, harm, loops
 from hpml.mechanism.config import OURS, PAPER, MechanismConfig
@@ -109,7 +110,7 @@ def test_list_shows_what_there_is(capsys):
     assert status == 0
     for title in ("projectors", "update rules", "games", "metrics", "domains"):
         assert title in out
-    for name in (*list_projectors(), *list_rules(), *list_games(), "Shahshahani", "LowRank", "Ball", "Simplices"):
+    for name in (*list_projectors(), *list_rules(), *list_games(), *suite_names(), "Shahshahani", "LowRank", "Ball", "Simplices"):
         assert name in out
 
 

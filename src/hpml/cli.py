@@ -24,6 +24,7 @@ from hpml.catalogue import (
 from hpml.diagnosis import diagnose as diagnose_samples
 from hpml.experiment.config import TrainConfig, from_json, train_config
 from hpml.experiment.store import read_config
+from hpml.experiment.sweep.suite import read_suite, suite_names
 from hpml.geometry import domain, metric
 from hpml.mechanism.config import MechanismConfig
 from hpml.mechanism.suite import EXPERIMENTS, run_mechanism
@@ -226,7 +227,7 @@ def report(
 
 
 def list_() -> None:
-    """List the projectors, update rules, games, algorithms, environments, metrics and domains, a line each."""
+    """List projectors, update rules, games, algorithms, environments, suites, metrics and domains, a line each."""
     console = Console()
     entries = {
         "projectors": {name: summary(thing) for name, thing in list_projectors().items()},
@@ -234,6 +235,7 @@ def list_() -> None:
         "games": {family: ", ".join(games) for family, games in list_games().items()},
         "algorithms": {name: summary(thing) for name, thing in list_algorithms().items()},
         "environments": {family: ", ".join(names) for family, names in list_environments().items()},
+        "suites": {name: _grid(name) for name in suite_names()},
         "metrics": {thing.__name__: summary(thing) for thing in metric.Metric.__subclasses__()},
         "domains": {thing.__name__: summary(thing) for thing in domain.Domain.__subclasses__()},
     }
@@ -242,6 +244,13 @@ def list_() -> None:
         for name, line in lines.items():
             table.add_row(name, line)
         console.print(table, "")
+
+
+def _grid(name: str) -> str:
+    """How large a suite is."""
+    suite = read_suite(name)
+    counts = f"{len(suite.environments)} environments, {len(suite.methods)} methods, {suite.seeds} seeds"
+    return f"{counts}, {suite.steps:,} steps of each"
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
