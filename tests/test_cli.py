@@ -110,7 +110,16 @@ def test_list_shows_what_there_is(capsys):
     assert status == 0
     for title in ("projectors", "update rules", "games", "metrics", "domains"):
         assert title in out
-    for name in (*list_projectors(), *list_rules(), *list_games(), *suite_names(), "Shahshahani", "LowRank", "Ball", "Simplices"):
+    for name in (
+        *list_projectors(),
+        *list_rules(),
+        *list_games(),
+        *suite_names(),
+        "Shahshahani",
+        "LowRank",
+        "Ball",
+        "Simplices",
+    ):
         assert name in out
 
 
