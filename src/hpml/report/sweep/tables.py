@@ -90,13 +90,13 @@ def aggregate_table(analysis: Analysis, block: Block) -> TablePart:
         rows.append(
             [
                 name,
-                f"{middle.value:.1f}",
+                _one(middle.value),
                 fixed(middle.percentile, 1),
                 fixed(middle.studentised, 1),
                 fixed(middle.student, 1),
                 with_error(mean.value, mean.error, 1),
                 fixed(mean.student, 1),
-                f"{block.estimates[name]['median'].value:.1f}",
+                _one(block.estimates[name]["median"].value),
             ]
         )
     columns = [
