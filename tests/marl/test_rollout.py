@@ -10,7 +10,7 @@ from marl.making import play, quick, spec
 from hpml.marl.algorithm import evaluate
 from hpml.marl.algorithms.ippo import IPPO
 from hpml.marl.learner import Trainer
-from hpml.marl.rollout import Batch, Seen, cut, mend, minibatches, take
+from hpml.marl.rollout import Batch, Seen, cut, mend, minibatches, schedule, take
 from hpml.marl.settings import Settings
 
 TINY = {"hidden": 8, "sprites": 4, "rollout": 8, "chunk": 4, "memory": 0}
@@ -59,6 +59,23 @@ def test_minibatches_are_as_many_as_asked_for_that_divide_the_chunks():
     assert minibatches(Settings(environments=2, rollout=12, minibatch=14), 3) == 6  # 72 samples: 6 asked for, 12 chunks
     assert minibatches(Settings(environments=2, rollout=8, minibatch=16), 3) == 2  # 48 samples: 3 asked for, 8 chunks
     assert minibatches(Settings(environments=2, rollout=8, minibatch=1, memory=2, chunk=8), 3) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"rollout": 128}, (1, 4)),  # 128 chunks of a half: the four passes are four minibatches
+        ({"rollout": 12, "minibatch": 14}, (2, 12)),  # 6 minibatches in 4 passes: 24 steps from 12 chunks
+        ({"rollout": 7}, (4, 1)),  # 7 chunks cannot be cut
+        ({"rollout": 16, "memory": 2, "chunk": 8}, (2, 2)),
+    ],
+)
+def test_without_reuse_there_are_as_few_passes_as_can_be_and_as_many_steps(changes, expected):
+    settings = Settings(environments=2, **changes)
+    assert schedule(settings, 3, reuse=False) == expected
+    passes, count = schedule(settings, 3, reuse=True)
+    assert passes == settings.passes
+    assert passes * count == np.prod(expected)
 
 
 def test_taking_chunks_keeps_halves_and_agents():

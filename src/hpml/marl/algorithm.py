@@ -41,11 +41,14 @@ class Algorithm(ABC):
     - `central`: the critic sees everybody's observations, else each agent's critic its own.
     - `counterfactual`: the critic gives a value for each own action and is told what the others do.
     - `sequential`: agents move one after another, so each needs an actor of its own.
+    - `reuse`: samples may serve in several passes. Without a clipped ratio policies run away from the ones that played:
+      such methods see a sample once, and get as many optimiser steps from smaller minibatches.
     """
 
     central: ClassVar[bool]
     counterfactual: ClassVar[bool] = False
     sequential: ClassVar[bool] = False
+    reuse: ClassVar[bool] = True
 
     @abstractmethod
     def objective(self, log_ratio: Array, advantages: Array, settings: Settings) -> Array:

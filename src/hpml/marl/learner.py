@@ -19,7 +19,7 @@ from hpml.marl.networks import Actor, Critic, init_actors, init_critic
 from hpml.marl.optimiser import actor_optimiser, agent_norms, critic_optimiser
 from hpml.marl.policy import Played, allowed, chosen
 from hpml.marl.projection import projection_logs
-from hpml.marl.rollout import Batch, Rollout, Seen, cut, minibatches, see, take, with_book
+from hpml.marl.rollout import Batch, Rollout, Seen, cut, schedule, see, take, with_book
 from hpml.marl.settings import Settings
 from hpml.marl.surrogate import joint_field
 from hpml.plugin.treatment import HodgeState
@@ -191,7 +191,7 @@ class Trainer:
     def _passes(self, learner: Learner, batch: Batch, key: Array) -> tuple[Learner, Tree, dict[str, Array]]:
         """Every pass and minibatch; the halves of the very first gradient, and logs averaged over the steps."""
         settings = self.settings
-        count = minibatches(settings, self.spec.agents)
+        passes, count = schedule(settings, self.spec.agents, self.algorithm.reuse)
         order_key, agents_key = jax.random.split(key)
 
         def step(carry: tuple[Learner, Tree], at: tuple[Array, Array]) -> tuple[tuple[Learner, Tree], dict[str, Array]]:
@@ -204,10 +204,10 @@ class Trainer:
 
         chunks = batch.actions.shape[2]
         shuffle = lambda k: jax.random.permutation(k, chunks).reshape(count, -1)  # noqa: E731
-        keys = jax.random.split(order_key, (settings.passes, 2))
-        order = jnp.moveaxis(jax.vmap(jax.vmap(shuffle))(keys), 1, 2).reshape(settings.passes * count, 2, -1)
+        keys = jax.random.split(order_key, (passes, 2))
+        order = jnp.moveaxis(jax.vmap(jax.vmap(shuffle))(keys), 1, 2).reshape(passes * count, 2, -1)
         nothing = jax.tree.map(lambda x: jnp.zeros((2, *x.shape), x.dtype), learner.actors)
-        steps = (jnp.arange(settings.passes * count), order)
+        steps = (jnp.arange(passes * count), order)
         (learner, first), logs = jax.lax.scan(step, (learner, nothing), steps)
         return learner, first, jax.tree.map(lambda x: jnp.mean(x, 0), logs)
 

@@ -105,6 +105,19 @@ def minibatches(settings: Settings, agents: int) -> int:
     return next(count for count in range(min(wanted, chunks), 0, -1) if chunks % count == 0)
 
 
+def schedule(settings: Settings, agents: int, reuse: bool) -> tuple[int, int]:
+    """Passes over the batch, and minibatches of each.
+
+    Without `reuse` there are as few passes as the chunks can be cut for, and as many optimiser steps as with it.
+    """
+    count = minibatches(settings, agents)
+    if reuse:
+        return settings.passes, count
+    steps, chunks = settings.passes * count, settings.rollout * settings.environments // (2 * settings.steps_back)
+    most = next(k for k in range(min(steps, chunks), 0, -1) if steps % k == 0 and chunks % k == 0)
+    return steps // most, most
+
+
 def take(batch: Batch, chosen: Int[Array, "half chunks"]) -> Batch:
     """Some chunks of each half."""
     some = jax.tree.map(lambda x: jax.vmap(lambda half, index: jnp.take(half, index, axis=1))(x, chosen), batch)

@@ -2,7 +2,7 @@
 
 The central critic is told what the others do and gives a value Q for each own action. The advantage of an action is its
 Q minus the mean of Q over the agent's own policy (the counterfactual baseline); forbidden actions have no part in it.
-The policy gradient is plain: passes after the first carry the ratio of new to old probability, as in IA2C.
+The policy gradient is plain, with one pass over the samples, as in IA2C.
 
 The critic learns lambda-returns of Q at the actions taken. After the last step of a rollout nobody has acted yet, so
 there every agent draws an action from its current policy, and agent i goes on with the mean of its Q over its own
@@ -31,6 +31,7 @@ class COMA(Algorithm):
 
     central = True
     counterfactual = True
+    reuse = False
 
     def objective(self, log_ratio: Array, advantages: Array, settings: Settings) -> Array:
         """Ratio times advantage."""

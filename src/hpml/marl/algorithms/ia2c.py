@@ -1,8 +1,8 @@
 """IA2C: independent advantage actor-critic.
 
-Each agent has its own critic of its own observations and follows its own policy gradient, as if alone. In the first
-pass over a batch the gradient is the advantage actor-critic's; later passes carry the ratio of new to old probability,
-which is 1 in the first, so that IA2C makes as many passes as the others and nothing is clipped.
+Each agent has its own critic of its own observations and follows its own policy gradient, as if alone. Nothing is
+clipped, so a sample is used once: the others' passes become as many minibatches of one pass. Those after the first
+carry the ratio of new to old probability, which is close to 1.
 """
 
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ class IA2C(Algorithm):
     """Independent actors and critics, plain policy gradients."""
 
     central = False
+    reuse = False
 
     def objective(self, log_ratio: Array, advantages: Array, settings: Settings) -> Array:
         """Ratio times advantage."""
