@@ -76,6 +76,7 @@ class Variant:
         self.seen: Any = None
         if name.endswith("measured"):
             self.seen = jax.jit(jax.vmap(instrument.init))(self.learner.actors)
+            self.flatten = jax.jit(jax.vmap(instrument.flatten))
             self.observe = jax.jit(jax.vmap(instrument.observe), donate_argnums=0)
         held = (self.learner.projection, self.seen)
         self.megabytes = sum(leaf.nbytes for leaf in jax.tree.leaves(held)) / 1e6 / seeds
@@ -85,7 +86,7 @@ class Variant:
         begin = time.perf_counter()
         self.learner, report = self.step(self.learner, rollout)
         if self.seen is not None:
-            self.seen, _ = self.observe(self.seen, report.field)
+            self.seen, _ = self.observe(self.seen, self.flatten(report.field))
         jax.block_until_ready((self.learner, self.seen))
         return time.perf_counter() - begin
 

@@ -36,7 +36,8 @@ def watch(angles, turn):
         outwards, along = jnp.cos(t) * u + jnp.sin(t) * v, jnp.cos(t) * v - jnp.sin(t) * u
         F = turn * along + (1.0 - turn) * outwards
         halves = jnp.stack([-F - 0.1 * across, -F + 0.1 * across])
-        return INSTRUMENT.observe(state, FieldSample(restore(flat + outwards), jax.vmap(restore)(halves)))
+        sample = FieldSample(restore(flat + outwards), jax.vmap(restore)(halves))
+        return INSTRUMENT.observe(state, INSTRUMENT.flatten(sample))
 
     return jax.lax.scan(step, INSTRUMENT.init(restore(flat)), angles)[1]
 
@@ -86,7 +87,7 @@ def test_measuring_never_changes_training_and_seeds_do_not_meet():
         def step(now, _):
             learner, state = now
             learner, report = trainer.update(learner, rollout)
-            state, logs = INSTRUMENT.observe(state, report.field) if measured else (state, {})
+            state, logs = INSTRUMENT.observe(state, INSTRUMENT.flatten(report.field)) if measured else (state, {})
             return (learner, state), logs
 
         def seed(key):

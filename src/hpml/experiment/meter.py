@@ -20,6 +20,7 @@ class Meter:
     def __init__(self, actors: Any) -> None:
         instrument = Instrument()
         self.state: Seen = jax.jit(jax.vmap(instrument.init))(actors)
+        self._flatten = jax.jit(jax.vmap(jax.vmap(instrument.flatten)))
         self._observe = jax.jit(
             jax.vmap(lambda state, samples: jax.lax.scan(instrument.observe, state, samples)), donate_argnums=0
         )
@@ -27,7 +28,7 @@ class Meter:
     def observe(self, samples: FieldSample) -> list[list[Row]]:
         """Take in fields (seeds, updates, ...); the rows of the updates."""
         start = time.perf_counter()
-        self.state, logs = self._observe(self.state, samples)
+        self.state, logs = self._observe(self.state, self._flatten(samples))
         found = {name: np.swapaxes(value, 0, 1) for name, value in jax.device_get(logs).items()}
         shape = next(iter(found.values())).shape
         seconds = np.full(shape, (time.perf_counter() - start) / shape[0])

@@ -213,13 +213,13 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves, g
         root = None if w is None else jnp.sqrt(w)
         beside = [f] if gaps is None else [f, gaps[i].astype(X.dtype)]
         k = len(beside)
-        vectors = jnp.stack(beside if root is None else [v * root for v in beside])
+        vectors = beside if root is None else [v * root for v in beside]
         if metric.columns is not None:
             U = jnp.asarray(metric.columns, X.dtype).T
-            vectors = jnp.concatenate([vectors, U if root is None else U / root])
+            vectors = [*vectors, *(U if root is None else U / root)]
         squares, dots = _displacement_sums(X, x, vectors, root)
         against = [rest_field[i], rest_step[i]] + ([] if lowered_gap is None else [lowered_gap[i].astype(F.dtype)])
-        right = _field_sums(F, jnp.stack(against))
+        right = _field_sums(F, against)
         with jax.enable_x64(True):
             if metric.columns is not None:
                 along = [(v @ jnp.asarray(metric.columns, v.dtype)).astype(jnp.float64) for v in beside]
@@ -303,10 +303,10 @@ def _take_out(vector: Sequence[Array], along: Sequence[Array]) -> tuple[Array, l
     return c, [v - c.astype(v.dtype) * u for v, u in zip(vector, along, strict=True)]
 
 
-def _products(rows: Array, vectors: Array) -> Array:
+def _products(rows: Array, vectors: Sequence[Array]) -> Array:
     """rows v for each vector, (vectors, rows); few go one by one: XLA's CPU backend is slower on them together."""
     if len(vectors) > 4:
-        return _product(rows, vectors.T).T
+        return _product(rows, jnp.stack(vectors, 1)).T
     return jnp.stack([_product(rows, v) for v in vectors])
 
 
@@ -324,13 +324,16 @@ def _in_chunks(sums: Any, size: int, rows: int) -> Any:
     return total
 
 
-def _field_sums(F: Array, vectors: Array) -> Array:
-    """F v for each of some vectors, (vectors, rows) in float64."""
+def _field_sums(F: Array, vectors: Sequence[Array]) -> Array:
+    """F v for each of some vectors, (vectors, rows) in float64.
+
+    The vectors stay apart: side by side they would be copied, which costs as much as some rows.
+    """
     return jax.lax.platform_dependent(F, vectors, cpu=_field_in_chunks, default=_field_at_once)
 
 
 def _field_at_once(F, vectors):
-    out = _product(F, vectors.T).T
+    out = _product(F, jnp.stack(vectors, 1)).T
     with jax.enable_x64(True):
         return out.astype(jnp.float64)
 
@@ -339,19 +342,19 @@ def _field_in_chunks(F, vectors):
     # By chunks the rows are read from memory once for all vectors.
     def sums(start, width):
         part = jax.lax.optimization_barrier(jax.lax.dynamic_slice_in_dim(F, start, width, 1))
-        return _products(part, jax.lax.dynamic_slice_in_dim(vectors, start, width, 1))
+        return _products(part, [jax.lax.dynamic_slice_in_dim(v, start, width) for v in vectors])
 
     return _in_chunks(sums, F.shape[1], F.shape[0])
 
 
-def _displacement_sums(X: Array, x: Array, vectors: Array, root: Array | None) -> tuple[Array, Array]:
+def _displacement_sums(X: Array, x: Array, vectors: Sequence[Array], root: Array | None) -> tuple[Array, Array]:
     """|W (x_i - x)|^2 and (x_i - x) W v for a diagonal W and each of some vectors, in float64."""
     return jax.lax.platform_dependent(X, x, vectors, root, cpu=_sums_in_chunks, default=_sums_at_once)
 
 
 def _sums_at_once(X, x, vectors, root):
     dx = X - x if root is None else (X - x) * root
-    squares, dots = (dx * dx).sum(1), _product(dx, vectors.T).T
+    squares, dots = (dx * dx).sum(1), _product(dx, jnp.stack(vectors, 1)).T
     with jax.enable_x64(True):
         return squares.astype(jnp.float64), dots.astype(jnp.float64)
 
@@ -364,7 +367,7 @@ def _sums_in_chunks(X, x, vectors, root):
         if root is not None:
             dx = dx * jax.lax.dynamic_slice_in_dim(root, start, width)
         dx = jax.lax.optimization_barrier(dx)
-        return (dx * dx).sum(1), _products(dx, jax.lax.dynamic_slice_in_dim(vectors, start, width, 1))
+        return (dx * dx).sum(1), _products(dx, [jax.lax.dynamic_slice_in_dim(v, start, width) for v in vectors])
 
     return _in_chunks(sums, X.shape[1], X.shape[0])
 
