@@ -15,6 +15,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+# The logit of an action that a mask forbids: its probability is 0 in float32, and no gradient is NaN.
+FORBIDDEN = -1e9
+
 
 @dataclass(frozen=True)
 class Spec:

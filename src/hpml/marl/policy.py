@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
-# Forbidden actions get this logit: their probability is 0 in float32, and no gradient is NaN.
-FORBIDDEN = -1e9
+from hpml.marl.env import FORBIDDEN
 
 
 def allowed(logits: Array, mask: Any) -> Array:

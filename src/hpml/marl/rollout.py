@@ -100,7 +100,7 @@ def cut(tree: Any, settings: Settings) -> Any:
 
 def minibatches(settings: Settings, agents: int) -> int:
     """How many minibatches a pass has: as many as the size asks for, and as divide the chunks of a half."""
-    chunks = settings.rollout * settings.environments // (2 * settings.steps_back)
+    chunks = _chunks(settings)
     wanted = max(1, -(-settings.rollout * settings.environments * agents // settings.minibatch))
     return next(count for count in range(min(wanted, chunks), 0, -1) if chunks % count == 0)
 
@@ -113,9 +113,14 @@ def schedule(settings: Settings, agents: int, reuse: bool) -> tuple[int, int]:
     count = minibatches(settings, agents)
     if reuse:
         return settings.passes, count
-    steps, chunks = settings.passes * count, settings.rollout * settings.environments // (2 * settings.steps_back)
+    steps, chunks = settings.passes * count, _chunks(settings)
     most = next(k for k in range(min(steps, chunks), 0, -1) if steps % k == 0 and chunks % k == 0)
     return steps // most, most
+
+
+def _chunks(settings: Settings) -> int:
+    """How many chunks an agent has in a half."""
+    return settings.rollout * settings.environments // (2 * settings.steps_back)
 
 
 def take(batch: Batch, chosen: Int[Array, "half chunks"]) -> Batch:

@@ -11,10 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpml.marl.env import Observation, Spec
-
-FORBIDDEN = np.float32(-1e9)  # as in `policy`
-MOST = 64  # environments in a call
+from hpml.marl.env import FORBIDDEN, Observation, Spec
 
 
 class Player:
@@ -28,7 +25,6 @@ class Player:
         self._weights = dict(weights)
         self._names = np.eye(spec.agents, dtype=np.float32) if shared else None
         self._recurrent = "memory.weight_ih" in weights
-        self._places = np.arange(MOST * spec.agents)
         if spec.image is not None:
             # Bytes b are seen as b / 127.5 - 1: a matter of the weights, and not of every picture.
             read = weights["sight.sprites.weight"]
@@ -50,13 +46,13 @@ class Player:
             memory = x = self._remember(x, memory)
         logits = self._layer("head", x)
         if seen.mask is not None:
-            logits = np.where(seen.mask, logits, FORBIDDEN)
+            logits = np.where(seen.mask, logits, np.float32(FORBIDDEN))
         # Reductions by name: the methods go through Python, and that is half of the time here.
         logits -= np.maximum.reduce(logits, axis=-1, keepdims=True)
         mass = np.add.accumulate(np.exp(logits), axis=-1)
         total = mass[..., -1]
         actions = np.add.reduce(mass <= (draws * total)[..., None], axis=-1)
-        taken = logits.reshape(-1, logits.shape[-1])[self._places[: actions.size], actions.reshape(-1)]
+        taken = logits.reshape(-1, logits.shape[-1])[np.arange(actions.size), actions.reshape(-1)]
         return actions, taken.reshape(actions.shape) - np.log(total), memory
 
     def _see(self, seen: Observation) -> np.ndarray:

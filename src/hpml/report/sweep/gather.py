@@ -7,6 +7,7 @@ import numpy as np
 from hpml.report.sweep.parquet import Rows, Table, fetch
 
 BUCKETS = 200
+BUCKET = f"CAST(ceil(steps * {BUCKETS}.0 / greatest(k.bound, 1)) AS INTEGER)"  # of a row, of those up to its bound
 """Points of a curve; a run may have a hundred times as many rows."""
 TIMED = 1000
 LAST = 0.1
@@ -40,10 +41,9 @@ def curves(rows: Rows, kept: Table) -> Table:
     """Means over buckets of steps, a line a run, seed and bucket; `kept` has the steps (`limit`) that fill the axis."""
     _tell(rows.link, kept)
     means = ", ".join(f"avg({name}) AS {name}" for name in CURVES)
-    bucket = f"CAST(ceil(steps * {BUCKETS}.0 / greatest(k.bound, 1)) AS INTEGER)"
     return fetch(
         rows.link,
-        f"SELECT run, seed, {bucket} AS bucket, avg(steps) AS steps, {means} FROM rows JOIN kept k USING (run, seed) "
+        f"SELECT run, seed, {BUCKET} AS bucket, avg(steps) AS steps, {means} FROM rows JOIN kept k USING (run, seed) "
         "GROUP BY ALL ORDER BY run, seed, bucket",
     )
 
@@ -51,12 +51,11 @@ def curves(rows: Rows, kept: Table) -> Table:
 def evaluations(rows: Rows, kept: Table) -> Table:
     """The evaluations up to `limit` steps, a line each: the last one of every bucket, so at most 200 a seed."""
     _tell(rows.link, kept)
-    bucket = f"CAST(ceil(steps * {BUCKETS}.0 / greatest(k.bound, 1)) AS INTEGER)"
     return fetch(
         rows.link,
         "SELECT run, seed, steps, evaluated, collective FROM rows JOIN kept k USING (run, seed) WHERE evaluated IS "
         "NOT NULL "
-        f"AND steps <= k.bound QUALIFY row_number() OVER (PARTITION BY run, seed, {bucket} ORDER BY steps DESC) = 1 "
+        f"AND steps <= k.bound QUALIFY row_number() OVER (PARTITION BY run, seed, {BUCKET} ORDER BY steps DESC) = 1 "
         "ORDER BY run, seed, steps",
     )
 
