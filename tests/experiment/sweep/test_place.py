@@ -13,6 +13,7 @@ import pytest
 
 from hpml.experiment.sweep import claim as claims
 from hpml.experiment.sweep.claim import Busy, identity, take
+from hpml.experiment.sweep.jobs import Look
 from hpml.experiment.sweep.place import Folder, open_place
 from hpml.experiment.sweep.remote import Store
 
@@ -113,7 +114,7 @@ def test_run_goes_on_elsewhere_from_what_was_pushed(place):
             work.push()
         (work.folder / "metrics" / "0000000030.parquet").unlink()  # as a run that goes on drops rows
         work.push()
-    assert place.updates() == {RUN: 30}
+    assert Look(place).newest == {RUN: 30}
     kept = {name.removeprefix(f"{RUN}/") for name in place.names(RUN)} - {"lock"}
     assert kept == {
         "config.json",
@@ -253,7 +254,7 @@ def test_who_was_taken_over_writes_nothing_more(address):
 
     with pytest.raises(Busy, match="taken over"):
         lose()
-    assert store.updates() == {RUN: 10}
+    assert Look(store).newest == {RUN: 10}
 
 
 def test_who_could_not_renew_stops_before_another_may_take_over(address, monkeypatch):

@@ -19,6 +19,7 @@ from hpml.experiment.metrics import read_metrics
 from hpml.experiment.sweep import cluster as clusters
 from hpml.experiment.sweep.driver import sweep
 from hpml.experiment.sweep.job import Job
+from hpml.experiment.sweep.jobs import Look
 from hpml.experiment.sweep.place import open_place
 from hpml.experiment.sweep.ray import RayExecutor
 
@@ -106,7 +107,7 @@ class Killer(threading.Thread):
 
     def run(self):
         while self.left and not self.over.wait(0.01):
-            for name, update in self.place.updates().items():
+            for name, update in Look(self.place).newest.items():
                 running = self.executor._running.get(name)
                 if name in self.left and update >= 32 and running and running.node:
                     self.seen[name] = update
@@ -165,7 +166,7 @@ def test_stop_asks_for_a_checkpoint(cluster, tmp_path):
         executor.close()
     assert news[-1].outcome.state == "stopped"
     assert news[-1].name == asked.name
-    assert place.updates()[asked.name] >= max(each.update for each in news) > 0
+    assert Look(place).newest[asked.name] >= max(each.update for each in news) > 0
     assert not ray.is_initialized()
 
 

@@ -60,20 +60,6 @@ class Place(ABC):
     def work(self, name: str) -> AbstractContextManager[Work]:
         """Claim a run, or raise `Busy`; at the end what it has is pushed and the run is given back."""
 
-    def updates(self, folder: str = "runs") -> dict[str, int]:
-        """The update of each run's newest checkpoint, from one look at the place; -1 for a run that has none."""
-        from hpml.experiment.checkpoint import SUFFIX
-
-        found: dict[str, int] = {}
-        for name in self.names(folder):
-            run, _, file = name.rpartition("/")
-            if file == "config.json":
-                found.setdefault(run, -1)
-            elif file.endswith(SUFFIX) and run.endswith("/checkpoints") and file.removesuffix(SUFFIX).isdigit():
-                run = run.removesuffix("/checkpoints")
-                found[run] = max(found.get(run, -1), int(file.removesuffix(SUFFIX)))
-        return found
-
 
 def open_place(address: str) -> Place:
     """The place at an address: a folder unless it says `protocol://`."""
