@@ -7,6 +7,7 @@ import pytest
 
 from hpml.marl.collect.hosted import draw_all, parameters
 from hpml.marl.collect.player import Player
+from hpml.marl.collect.worker import policies
 from hpml.marl.env import Observation, Spec
 from hpml.marl.networks import init_actors
 from hpml.marl.policy import allowed
@@ -79,6 +80,22 @@ def test_environments_side_by_side_are_each_alone_to_the_last_bit(name):
     draws = draw.random((5, AGENTS), np.float32)
     together = player.act(*several, draws)
     for k in range(5):
+        alone = player.act(*jax.tree.map(lambda x, k=k: x[k : k + 1], several), draws[k : k + 1])
+        for one, other in zip(together, alone, strict=True):
+            assert np.array_equal(one[k], other[0])
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("name", ["picture", "masked"])
+def test_environments_of_several_seeds_are_each_alone_to_the_last_bit(name, share):
+    spec, _, actors, seen, memory = case(name, memory=6, share=share)
+    seeds = jax.tree.map(lambda x: np.stack([x, 0.9 * x, x - 0.1]), jax.device_get(parameters(actors)))
+    places = [0, 0, 1, 2, 2]
+    draws = np.random.default_rng(3).random((5, AGENTS), np.float32)
+    several = jax.tree.map(lambda x: np.stack([np.roll(x, k, 0) for k in range(5)]), (seen, memory))
+    together = Player(spec, policies(seeds, places, share), share).act(*several, draws)
+    for k, place in enumerate(places):
+        player = Player(spec, {key: array[place] for key, array in seeds.items()}, share)
         alone = player.act(*jax.tree.map(lambda x, k=k: x[k : k + 1], several), draws[k : k + 1])
         for one, other in zip(together, alone, strict=True):
             assert np.array_equal(one[k], other[0])

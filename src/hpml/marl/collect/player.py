@@ -15,10 +15,11 @@ from hpml.marl.env import FORBIDDEN, Observation, Spec
 
 
 class Player:
-    """All agents' policies of one seed.
+    """All agents' policies.
 
     `weights` are the actor's parameters by their names in its tree ("sight.vector.weight"), agents first, or without
-    that axis where one actor is shared.
+    that axis where one actor is shared. Where each environment has its own, theirs is a further first axis, and a
+    shared actor then has an axis of one agent behind it.
     """
 
     def __init__(self, spec: Spec, weights: Mapping[str, np.ndarray], shared: bool) -> None:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def seen_at(arrays: Mapping[str, np.ndarray], t: int, slots: int | slice) -> Obs
 
 
 def act(arrays: Mapping[str, np.ndarray], t: int, slots: slice, player: Player) -> None:
-    """The policies' actions at time t in some slots of one seed."""
+    """The policies' actions at time t in some slots."""
     known = arrays["memory"][t, slots] if "memory" in arrays else None
     actions, log_probs, known = player.act(seen_at(arrays, t, slots), known, arrays["draws"][t, slots])
     arrays["actions"][t, slots], arrays["log_probs"][t, slots] = actions, log_probs
@@ -125,15 +126,18 @@ def act(arrays: Mapping[str, np.ndarray], t: int, slots: slice, player: Player) 
 
 
 def side_by_side(lanes: list[Lane]) -> list[list[Lane]]:
-    """Neighbours of one seed, a few at a time."""
-    parts: list[list[Lane]] = []
-    for lane in lanes:
-        last = parts[-1] if parts else []
-        if last and len(last) < TOGETHER and (last[-1].place, last[-1].index + 1) == (lane.place, lane.index):
-            last.append(lane)
-        else:
-            parts.append([lane])
-    return parts
+    """Neighbours, a few at a time, as evenly as it goes."""
+    parts = -(-len(lanes) // TOGETHER)
+    cuts = [len(lanes) * i // parts for i in range(parts + 1)]
+    return [lanes[first:last] for first, last in pairwise(cuts)]
+
+
+def policies(arrays: Mapping[str, np.ndarray], places: list[int], shared: bool) -> dict[str, np.ndarray]:
+    """The parameters that slots of these seeds play by: the seed's, or where there are several, each slot's own."""
+    if len(set(places)) == 1:
+        return {name: array[places[0]] for name, array in arrays.items()}
+    every = {name: array[places] for name, array in arrays.items()}
+    return {name: array[:, None] for name, array in every.items()} if shared else every
 
 
 def _step_back() -> None:
@@ -170,8 +174,8 @@ def work(commands: int, replies: int, memory: int) -> None:
             env.close(over.pop())
         kind, steps = wire.receive(commands)
         for part in side_by_side(lanes):
-            slots, place = slice(part[0].index, part[-1].index + 1), part[0].place
-            own = {name: array[place] for name, array in policy.items()}
+            slots = slice(part[0].index, part[-1].index + 1)
+            own = policies(policy, [lane.place for lane in part], job.shared)
             player = Player(env.spec, own, job.shared) if kind == wire.ACT else None
             for t in range(steps):
                 if player is not None:

@@ -140,6 +140,76 @@ local function drawOnce(tileSet)
   end
 end
 
+-- A sprite's text is laid out as a table and read at once, instead of writing every pixel through a view of its own.
+-- Texts that are not full rectangles, and colours that are missing, are left to the original.
+local function drawAtOnce(helpers, tensor)
+  local draw = helpers.textToSprite
+  local function rows(text, palette)
+    local lines, depth = {}, nil
+    for line in text:gsub('[ \n]+$', ''):gsub('^\n+', ''):gsub(' ', ''):gmatch('([^\n]*)\n?') do
+      lines[#lines + 1] = line
+    end
+    lines[#lines] = nil  -- The pattern matches the end once more.
+    local width = #(lines[1] or '')
+    if width == 0 then
+      return nil
+    end
+    for i, line in ipairs(lines) do
+      if #line ~= width then
+        return nil
+      end
+      local row = {}
+      for j = 1, width do
+        local colour = rawget(palette, line:sub(j, j))
+        depth = depth or colour and #colour
+        if not colour or #colour ~= depth or depth == 0 then
+          return nil
+        end
+        row[j] = colour
+      end
+      lines[i] = row
+    end
+    return lines, width
+  end
+  function helpers.textToSprite(text, palette)
+    local lines, width = rows(text, palette)
+    if lines == nil then
+      return draw(text, palette)
+    end
+    return tensor.ByteTensor(lines), {height = #lines, width = width}
+  end
+end
+
+-- Settings come as thousands of dotted keys. Neighbours in their order lie in the same table, which need not be looked
+-- up from the root for each of them; keys that lead nowhere are left to the original, which says so.
+local function applyTogether(reader, convert)
+  local apply = reader.apply
+  function reader.apply(kwargs, settings, allowMissing)
+    local keys, rest = {}, {}
+    for key in next, kwargs do
+      keys[#keys + 1] = key
+    end
+    sort(keys)
+    local last, place
+    for _, key in ipairs(keys) do
+      local prefix, name = key:match('^(.*)%.([^.]+)$')
+      if prefix ~= nil and prefix ~= last then
+        last, place = prefix, settings
+        for part in prefix:gmatch('[^.]+') do
+          place = type(place) == 'table' and place[convert(part)] or nil
+        end
+      end
+      name = prefix and convert(name)
+      if prefix and type(place) == 'table' and place[name] ~= nil then
+        place[name] = convert(kwargs[key])
+      else
+        rest[key] = kwargs[key]
+      end
+    end
+    return apply(rest, settings, allowMissing)
+  end
+end
+
 local api = {}
 
 function api:init(settings)
@@ -150,6 +220,8 @@ function api:init(settings)
   -- The levels spell out whole configurations for a log that nobody reads; that took up to two thirds of the building.
   require('common.helpers').tostring = function() return '' end
   drawOnce(require('common.tile_set').TileSet)
+  drawAtOnce(require('common.image_helpers'), require('system.tensor'))
+  applyTogether(require('common.read_settings'), require('common.strings').convertFrom)
   local original = dofile(level .. '/init.lua')
   for key, value in next, original do
     self[key] = value
