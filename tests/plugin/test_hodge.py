@@ -1,6 +1,7 @@
 """The transformation drops or treats circulation and leaves the rest alone."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -338,6 +339,24 @@ def test_one_look_serves_several_updates():
     assert np.abs(change[-1]).max() > 0.1
     assert state.history.count == 24
     assert state.diagnostics.refreshes == 6
+
+
+@pytest.mark.parametrize("residual", ["drop", "optimistic", "adjust"])
+def test_a_caller_who_counts_the_looks_gets_what_counting_gives(residual):
+    d, every = 5, 3
+    S = skew(d)
+    grads = lambda x: 0.5 * x - 3.0 * S @ x  # noqa: E731
+    points = spread(d, 24)
+    transformation = hodge_projection(LinearProjector(), 6, 2, residual, every=every)
+    counted_state, counted = feed(transformation, grads, points, field_fn=grads)
+    state, told = transformation.init(points[0]), []
+    for i, x in enumerate(points):
+        update = jax.jit(partial(transformation.update, field_fn=grads, look=i % every == 0))
+        changed, state = update(grads(x), state, x)
+        told.append(changed)
+    np.testing.assert_allclose(told, counted, rtol=1e-5, atol=1e-5)
+    for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(counted_state), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_probes_identify_circulation_where_the_path_says_nothing():

@@ -69,8 +69,8 @@ class Report(eqx.Module):
 class Trainer:
     """An algorithm on an environment with its settings. Holds no data; `Learner` does.
 
-    `projection` is an optax transformation that takes `field_fn` and `halves`, or None; it changes the actors' update
-    and nothing else.
+    `projection` is an optax transformation that takes `field_fn`, `halves` and `look`, or None; it changes the actors'
+    update and nothing else.
     """
 
     def __init__(
@@ -194,25 +194,25 @@ class Trainer:
         passes, count = schedule(settings, self.spec.agents, self.algorithm.reuse)
         order_key, agents_key = jax.random.split(key)
 
-        def step(carry: tuple[Learner, Tree], at: tuple[Array, Array]) -> tuple[tuple[Learner, Tree], dict[str, Array]]:
-            learner, first = carry
-            number, chosen_chunks = at
+        def step(learner: Learner, chosen_chunks: Array, look: bool) -> tuple[Learner, Tree, dict[str, Array]]:
             part = batch if count == 1 else take(batch, chosen_chunks)
-            learner, halves, logs = self._step(learner, part, agents_key)
-            first = jax.tree.map(lambda old, new: jnp.where(number == 0, new, old), first, halves)
-            return (learner, first), logs
+            return self._step(learner, part, agents_key, look)
+
+        def later(learner: Learner, chosen_chunks: Array) -> tuple[Learner, dict[str, Array]]:
+            learner, _, logs = step(learner, chosen_chunks, False)
+            return learner, logs
 
         chunks = batch.actions.shape[2]
         shuffle = lambda k: jax.random.permutation(k, chunks).reshape(count, -1)  # noqa: E731
         keys = jax.random.split(order_key, (passes, 2))
         order = jnp.moveaxis(jax.vmap(jax.vmap(shuffle))(keys), 1, 2).reshape(passes * count, 2, -1)
-        nothing = jax.tree.map(lambda x: jnp.zeros((2, *x.shape), x.dtype), learner.actors)
-        steps = (jnp.arange(passes * count), order)
-        (learner, first), logs = jax.lax.scan(step, (learner, nothing), steps)
-        return learner, first, jax.tree.map(lambda x: jnp.mean(x, 0), logs)
+        # The first step is written out: what only it needs goes through no loop.
+        learner, halves, first = step(learner, order[0], True)
+        learner, rest = jax.lax.scan(later, learner, order[1:])
+        return learner, halves, jax.tree.map(lambda x, y: (x + jnp.sum(y, 0)) / len(order), first, rest)
 
-    def _step(self, learner: Learner, batch: Batch, key: Array) -> tuple[Learner, Tree, dict[str, Array]]:
-        """One optimiser step of actors and critic on a minibatch."""
+    def _step(self, learner: Learner, batch: Batch, key: Array, look: bool) -> tuple[Learner, Tree, dict[str, Array]]:
+        """One optimiser step of actors and critic on a minibatch; the projection may `look` at the field or not."""
         settings, algorithm = self.settings, self.algorithm
         actors, critic = learner.actors, learner.critic
 
@@ -236,6 +236,7 @@ class Trainer:
                 actors,
                 field_fn=field_fn,
                 halves=tuple(jax.tree.map(lambda g, i=i: g[i], halves) for i in range(2)),
+                look=look,
             )
         updates, actor_state = self.actor_optimiser.update(gradients, learner.actor_state, actors)
         actors = optax.apply_updates(actors, updates)

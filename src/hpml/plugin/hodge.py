@@ -75,7 +75,8 @@ def hodge_projection(
 
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
     halves=(a, b))` takes two independent estimates of the gradients, whose mean they are, and reports noise in the
-    diagnostics.
+    diagnostics. `update(..., look=...)` says, where `every` is above 1 and the caller keeps count, whether this update
+    looks: nothing is left to be decided while it runs.
     """
     _check(history, refresh, residual, share, keep, safeguard, lookahead if stride is None else stride, every)
     around = Probes(probes, radius, probe_in)
@@ -124,6 +125,7 @@ def hodge_projection(
         *,
         field_fn: Callable[[Tree], Tree] | None = None,
         halves: tuple[Tree, Tree] | None = None,
+        look: bool | None = None,
         **extra: Any,
     ) -> tuple[Tree, HodgeState]:
         if params is None:
@@ -134,7 +136,7 @@ def hodge_projection(
                 f"With {reason} the field is evaluated: call update(grads, state, params, field_fn=f) with "
                 "f(params) -> gradients of the loss, from the same batch."
             )
-        return treat.update(updates, state, params, field_fn, halves)
+        return treat.update(updates, state, params, field_fn, halves, look)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
