@@ -351,7 +351,7 @@ def test_a_caller_who_counts_the_looks_gets_what_counting_gives(residual):
     counted_state, counted = feed(transformation, grads, points, field_fn=grads)
     state, told = transformation.init(points[0]), []
     for i, x in enumerate(points):
-        update = jax.jit(partial(transformation.update, field_fn=grads, look=i % every == 0))
+        update = jax.jit(partial(transformation.update, field_fn=grads, hold=i % every > 0))
         changed, state = update(grads(x), state, x)
         told.append(changed)
     np.testing.assert_allclose(told, counted, rtol=1e-5, atol=1e-5)

@@ -18,7 +18,7 @@ from hpml.marl.env import Observation, Spec
 from hpml.marl.networks import Actor, Critic, init_actors, init_critic
 from hpml.marl.optimiser import actor_optimiser, agent_norms, critic_optimiser
 from hpml.marl.policy import Played, allowed, chosen
-from hpml.marl.projection import projection_logs
+from hpml.marl.projection import after_looks, between_looks, projection_logs
 from hpml.marl.rollout import Batch, Rollout, Seen, cut, schedule, see, take, with_book
 from hpml.marl.settings import Settings
 from hpml.marl.surrogate import joint_field
@@ -69,7 +69,7 @@ class Report(eqx.Module):
 class Trainer:
     """An algorithm on an environment with its settings. Holds no data; `Learner` does.
 
-    `projection` is an optax transformation that takes `field_fn`, `halves` and `look`, or None; it changes the actors'
+    `projection` is an optax transformation that takes `field_fn`, `halves` and `hold`, or None; it changes the actors'
     update and nothing else.
     """
 
@@ -194,12 +194,12 @@ class Trainer:
         passes, count = schedule(settings, self.spec.agents, self.algorithm.reuse)
         order_key, agents_key = jax.random.split(key)
 
-        def step(learner: Learner, chosen_chunks: Array, look: bool) -> tuple[Learner, Tree, dict[str, Array]]:
+        def step(learner: Learner, chosen_chunks: Array, hold: bool) -> tuple[Learner, Tree, dict[str, Array]]:
             part = batch if count == 1 else take(batch, chosen_chunks)
-            return self._step(learner, part, agents_key, look)
+            return self._step(learner, part, agents_key, hold)
 
         def later(learner: Learner, chosen_chunks: Array) -> tuple[Learner, dict[str, Array]]:
-            learner, _, logs = step(learner, chosen_chunks, False)
+            learner, _, logs = step(learner, chosen_chunks, True)
             return learner, logs
 
         chunks = batch.actions.shape[2]
@@ -207,12 +207,17 @@ class Trainer:
         keys = jax.random.split(order_key, (passes, 2))
         order = jnp.moveaxis(jax.vmap(jax.vmap(shuffle))(keys), 1, 2).reshape(passes * count, 2, -1)
         # The first step is written out: what only it needs goes through no loop.
-        learner, halves, first = step(learner, order[0], True)
+        learner, halves, first = step(learner, order[0], False)
+        looked, at_projection = learner.projection, lambda x: x.projection
+        learner = eqx.tree_at(at_projection, learner, between_looks(looked), is_leaf=lambda x: x is None)
         learner, rest = jax.lax.scan(later, learner, order[1:])
+        learner = eqx.tree_at(
+            at_projection, learner, after_looks(looked, learner.projection), is_leaf=lambda x: x is None
+        )
         return learner, halves, jax.tree.map(lambda x, y: (x + jnp.sum(y, 0)) / len(order), first, rest)
 
-    def _step(self, learner: Learner, batch: Batch, key: Array, look: bool) -> tuple[Learner, Tree, dict[str, Array]]:
-        """One optimiser step of actors and critic on a minibatch; the projection may `look` at the field or not."""
+    def _step(self, learner: Learner, batch: Batch, key: Array, hold: bool) -> tuple[Learner, Tree, dict[str, Array]]:
+        """One optimiser step of actors and critic on a minibatch; the projection may `hold` what it has."""
         settings, algorithm = self.settings, self.algorithm
         actors, critic = learner.actors, learner.critic
 
@@ -236,7 +241,7 @@ class Trainer:
                 actors,
                 field_fn=field_fn,
                 halves=tuple(jax.tree.map(lambda g, i=i: g[i], halves) for i in range(2)),
-                look=look,
+                hold=hold,
             )
         updates, actor_state = self.actor_optimiser.update(gradients, learner.actor_state, actors)
         actors = optax.apply_updates(actors, updates)

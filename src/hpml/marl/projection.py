@@ -102,6 +102,18 @@ def make_projection(
     )
 
 
+def between_looks(state: Any) -> Any:
+    """The part of a projection's state that steps without a look go by: neither history nor fit."""
+    return state._replace(history=None, chart=None, fit=None) if isinstance(state, HodgeState) else state
+
+
+def after_looks(looked: Any, state: Any) -> Any:
+    """The whole state again, from what it was after the look and what has become of the part."""
+    if not isinstance(state, HodgeState):
+        return state
+    return looked._replace(change=state.change, diagnostics=state.diagnostics)
+
+
 def projection_logs(state: HodgeState | None) -> dict[str, Array]:
     """What the projection saw at its last look, as scalars of one seed; nothing without one."""
     if state is None:

@@ -75,8 +75,8 @@ def hodge_projection(
 
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
     halves=(a, b))` takes two independent estimates of the gradients, whose mean they are, and reports noise in the
-    diagnostics. `update(..., look=...)` says, where `every` is above 1 and the caller keeps count, whether this update
-    looks: nothing is left to be decided while it runs.
+    diagnostics. `update(..., hold=True)` is for an update that does not look, by a caller who keeps count of
+    `every` as well: it needs neither the history nor the fit.
     """
     _check(history, refresh, residual, share, keep, safeguard, lookahead if stride is None else stride, every)
     around = Probes(probes, radius, probe_in)
@@ -125,7 +125,7 @@ def hodge_projection(
         *,
         field_fn: Callable[[Tree], Tree] | None = None,
         halves: tuple[Tree, Tree] | None = None,
-        look: bool | None = None,
+        hold: bool = False,
         **extra: Any,
     ) -> tuple[Tree, HodgeState]:
         if params is None:
@@ -136,7 +136,7 @@ def hodge_projection(
                 f"With {reason} the field is evaluated: call update(grads, state, params, field_fn=f) with "
                 "f(params) -> gradients of the loss, from the same batch."
             )
-        return treat.update(updates, state, params, field_fn, halves, look)
+        return treat.update(updates, state, params, field_fn, halves, hold)
 
     return optax.GradientTransformationExtraArgs(init, update)
 

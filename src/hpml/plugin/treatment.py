@@ -96,19 +96,17 @@ class Treatment(NamedTuple):
     seed: int
 
     def update(
-        self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, look: bool | None = None
+        self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool = False
     ) -> tuple[Tree, HodgeState]:
         """Gradients with the treated residual, and the next state."""
         metric = leaf_metric(self.metric, params)
         field = jax.tree.map(jnp.negative, grads)
         old = state.diagnostics
-        turn: Any = True if self.every == 1 else look
-        if turn is None:
-            turn = old.step % self.every == 0
+        turn: Any = True if self.every == 1 else old.step % self.every == 0
         gap = None
         if halves is not None:  # a function, so that it costs nothing where nobody looks; of the ascent field: b - a
             gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *halves)  # noqa: E731
-        if turn is False:
+        if hold and self.every > 1:
             history, chart, fit, change, seen = state
         elif self.residual == "adjust":
             change, seen = self.adjust(turn, grads, gap, state, params, field_fn, metric)
