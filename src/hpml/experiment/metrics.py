@@ -63,9 +63,11 @@ class MetricsWriter:
         _, parquet = _parquet()
         path = self.folder / f"{last:010d}.parquet"
         temporary = path.with_suffix(".tmp")
+        # No two measurements are alike, but their first bytes are: half of the size.
+        split = [name for name in table.column_names if name not in KEYS]
         try:
             with temporary.open("wb") as file:
-                parquet.write_table(table, file)
+                parquet.write_table(table, file, compression="zstd", use_dictionary=False, use_byte_stream_split=split)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
