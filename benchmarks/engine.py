@@ -45,6 +45,13 @@ class Shipped(Substrate):
         return settings | {"levelDirectory": root, "levelName": os.path.relpath(level, root)}
 
 
+def look(engine: Engine, image: np.ndarray, rewards: np.ndarray) -> None:
+    """Pictures and rewards, one call each, as the shipped level gives them too."""
+    engine.pictures(image)
+    for player in range(len(rewards)):
+        rewards[player] = engine._lab.observation(f"{player + 1}.REWARD")
+
+
 def bare(env: meltingpot.MeltingPot, substrate: Substrate) -> Speed:
     agents, draw = env.spec.agents, np.random.default_rng(0)
     image, rewards = np.zeros((agents, *env.spec.image), np.uint8), np.zeros(agents, np.float32)
@@ -58,8 +65,7 @@ def bare(env: meltingpot.MeltingPot, substrate: Substrate) -> Speed:
         done = False
         while not done:
             done = engine.advance(draw.integers(env.spec.actions, size=agents))
-            engine.pictures(image)
-            engine.rewards(rewards)
+            look(engine, image, rewards)
             steps += 1
         building, stepping = building + built - start, stepping + time.process_time() - built
         episodes += 1
@@ -77,8 +83,7 @@ def in_turn(env: meltingpot.MeltingPot, count: int = 8, rounds: int = 200) -> fl
             start = time.process_time()
         for engine in engines:
             engine.advance(draw.integers(env.spec.actions, size=agents))
-            engine.pictures(image)
-            engine.rewards(rewards)
+            look(engine, image, rewards)
     return count * rounds / (time.process_time() - start)
 
 

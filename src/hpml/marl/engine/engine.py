@@ -1,6 +1,6 @@
 """One episode of the engine: built, started and stepped, asked only for what is used."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,7 @@ class Engine:
         self.done = False
         players = range(1, len(substrate.roles) + 1)
         self._pictures = [f"{player}.{picture}" for player in players]
-        self._rewards = [f"{player}.REWARD" for player in players]
-        self._vectors = [
-            (f"{player}.{name}", place) for player in players for name, place in _places(substrate, player)
-        ]
-        self._interactions = [f"{player}.{INTERACTION}" for player in players]
+        self._vectors, self._rewards, self._held = _layout(substrate)
         names = self._lab.action_discrete_names()
         self._table, self._columns = _action_table(substrate, names)
         self._act = np.zeros(len(names), np.int32)
@@ -60,21 +56,17 @@ class Engine:
             picture = self._lab.observation(name)
             out[player] = picture if convert is None else convert(picture)
 
-    def vectors(self, out: np.ndarray) -> None:
-        """Each player's numbers, into `out` (players, numbers)."""
-        for name, place in self._vectors:
-            out[place] = self._lab.observation(name)
+    def numbers(self, vectors: np.ndarray, rewards: np.ndarray, convention: np.ndarray) -> None:
+        """Each player's numbers, (players, numbers), reward of the last step and convention, (players,), into these.
 
-    def rewards(self, out: np.ndarray) -> None:
-        """Each player's reward of the last step, into `out` (players,)."""
-        for player, name in enumerate(self._rewards):
-            out[player] = self._lab.observation(name)
-
-    def interactions(self, out: np.ndarray) -> None:
-        """What each player held most of in an interaction of the last step, -1 where there was none."""
-        for player, name in enumerate(self._interactions):
-            own = self._lab.observation(name)[0]
-            out[player] = own.argmax() if own[0] >= 0 else -1
+        A convention is what the player held most of in an interaction of the last step, -1 where there was none.
+        """
+        found = self._lab.observation("HPML.NUMBERS")
+        for here, place, shape in self._vectors:
+            vectors[:, here] = found[place].reshape(shape)
+        rewards[:] = found[self._rewards]
+        for player, own in enumerate(self._held):
+            convention[player] = found[own].argmax() if found.item(own.start) >= 0 else -1
 
 
 def _action_table(substrate: Substrate, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -86,12 +78,19 @@ def _action_table(substrate: Substrate, names: list[str]) -> tuple[np.ndarray, n
     return table, np.array([[place[f"{player}.{part}"] for part in parts] for player in players])
 
 
-def _places(substrate: Substrate, player: int) -> Iterator[tuple[str, tuple[int, int | slice]]]:
-    """Where a player's numbers go in (players, numbers)."""
-    first = 0
+def _layout(substrate: Substrate) -> tuple[list[tuple[slice, slice, tuple[int, int]]], slice, list[slice]]:
+    """Where the level lays down what it sees in numbers: vectors, and where each goes; rewards; own inventories."""
+    players, first, column = len(substrate.roles), 0, 0
+    vectors = []
     for name in VECTORS:
         shape = substrate.shape(name)
         if shape is not None:
             size = int(np.prod(shape))
-            yield name, (player - 1, slice(first, first + size) if shape else first)
-            first += size
+            vectors.append((slice(column, column + size), slice(first, first + players * size), (players, size)))
+            first, column = first + players * size, column + size
+    rewards, first = slice(first, first + players), first + players
+    held = substrate.shape(INTERACTION)
+    if held is None:
+        return vectors, rewards, []
+    both, own = int(np.prod(held)), held[-1]
+    return vectors, rewards, [slice(at, at + own) for at in range(first, first + players * both, both)]

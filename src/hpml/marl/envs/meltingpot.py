@@ -35,7 +35,7 @@ PICTURES = {"rgb": "RGB", "layers": "LAYER"}
 class MeltingPot(Env):
     """A substrate as an environment that lives in a worker process.
 
-    `begin`, `advance` and `skip` are `reset` and `step` without new arrays: they write where the caller says.
+    `advance` and `skip` are `step` without new arrays: what they see goes where the caller says, or nowhere.
     """
 
     compiled: ClassVar[bool] = False
@@ -45,42 +45,32 @@ class MeltingPot(Env):
 
     def reset(self, key: Any) -> tuple[Engine, Observation]:
         """A new engine for the episode of the seed `key`, and what its players see first."""
-        seen = self._blank()
-        return self.begin(key, seen), seen
+        engine, (seen, rewards, convention) = Engine(self.substrate, int(key), self.picture), self._blank()
+        self._look(engine, seen, rewards, convention)
+        return engine, seen
 
     def step(self, state: Engine, actions: Any, key: Any = None) -> tuple[Engine, Step]:
         """Everybody acts once; the engine moves on and is the state again."""
         acts = self._checked(actions)
         if state.done:
             raise ValueError(f"the episode of {self.spec.name} is over: reset begins the next one.")
-        seen, agents = self._blank(), self.spec.agents
-        rewards, convention = np.zeros(agents, np.float32), np.full(agents, -1, np.int32)
+        seen, rewards, convention = self._blank()
         done = self.advance(state, acts, seen, rewards, convention)
         return state, Step(seen, rewards, np.bool_(done), convention)
-
-    def begin(self, key: int, seen: Observation) -> Engine:
-        """`reset`, with what the players see written into the arrays of `seen`."""
-        engine = Engine(self.substrate, int(key), self.picture)
-        self._look(engine, seen)
-        return engine
 
     def advance(self, state: Engine, actions: Any, seen: Observation, rewards: Any, convention: Any) -> bool:
         """`step`, with its results written into these arrays; whether the episode is over. Actions are not checked."""
         done = state.advance(actions)
-        self._look(state, seen)
-        state.rewards(rewards)
-        if self.spec.conventions:
-            state.interactions(convention)
+        self._look(state, seen, rewards, convention)
         return done
 
     def skip(self, state: Engine, actions: Any) -> bool:
         """`step` with nobody looking."""
         return state.advance(actions)
 
-    def _look(self, engine: Engine, seen: Observation) -> None:
+    def _look(self, engine: Engine, seen: Observation, rewards: Any, convention: Any) -> None:
         engine.pictures(seen.image, None if self.picture == "RGB" else self._bits)
-        if self.spec.vector:
-            engine.vectors(seen.vector)
+        engine.numbers(seen.vector, rewards, convention)
 
     def _bits(self, layers: np.ndarray) -> np.ndarray:
         """The sprite of each layer as bits: as many channels for every layer, 0 or 255."""
@@ -90,11 +80,13 @@ class MeltingPot(Env):
         on = (layers[..., None] >> places & 1).astype(np.uint8) * np.uint8(255)
         return on.reshape(height, width, channels)
 
-    def _blank(self) -> Observation:
+    def _blank(self) -> tuple[Observation, np.ndarray, np.ndarray]:
+        """Arrays for what is seen, for rewards and for conventions."""
         assert self.spec.image is not None
         agents, vector = self.spec.agents, self.spec.vector
         image = np.zeros((agents, *self.spec.image), np.uint8)
-        return Observation(image=image, vector=np.zeros((agents, vector), np.float32))
+        seen = Observation(image=image, vector=np.zeros((agents, vector), np.float32))
+        return seen, np.zeros(agents, np.float32), np.full(agents, -1, np.int32)
 
     def _checked(self, actions: Any) -> np.ndarray:
         acts, spec = np.asarray(actions), self.spec

@@ -210,6 +210,48 @@ local function applyTogether(reader, convert)
   end
 end
 
+-- All players' numbers in one tensor, kind by kind and player by player: one look instead of one for each of them.
+local function numbersOf(observations, players, tensor)
+  local named, parts, size = {}, {}, 0
+  for _, each in ipairs(observations) do
+    named[each.name] = each
+  end
+  for _, kind in ipairs{'INVENTORY', 'READY_TO_SHOOT', 'REWARD', 'INTERACTION_INVENTORIES'} do
+    for player = 1, players do
+      local each = named[player .. '.' .. kind]
+      if each then
+        local length = 1
+        for _, side in ipairs(each.shape) do
+          length = length * side
+        end
+        local double = each.type == 'tensor.DoubleTensor'
+        parts[#parts + 1] = {look = each.func, double = double, shape = each.shape, first = size + 1, length = length}
+        size = size + length
+      end
+    end
+  end
+  local all = tensor.DoubleTensor(size)
+  for _, part in ipairs(parts) do
+    part.place = all:narrow(1, part.first, part.length)
+    if #part.shape > 1 then
+      part.place = part.place:reshape(part.shape)
+    end
+  end
+  local function look(grid)
+    for i = 1, #parts do
+      local part = parts[i]
+      local found = part.look(grid)
+      if type(found) == 'number' then
+        part.place:fill(found)
+      else
+        part.place:copy(part.double and found or found:double())
+      end
+    end
+    return all
+  end
+  return {name = 'HPML.NUMBERS', type = 'tensor.DoubleTensor', shape = {size}, func = look}
+end
+
 local api = {}
 
 function api:init(settings)
@@ -237,6 +279,7 @@ function api:init(settings)
     return result
   end
   init(self, settings)
+  table.insert(self._observations, numbersOf(self._observations, self._settings.numPlayers, require('system.tensor')))
   local sprites = #self._world:spriteNames()
   table.insert(self._observations, {
       name = 'HPML.SPRITES',
