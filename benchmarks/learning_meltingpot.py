@@ -27,8 +27,11 @@ def evaluations(folder: Path) -> dict[int, np.ndarray]:
     """Returns of the seeds at every evaluation, by steps."""
     found: dict[int, dict[int, float]] = {}
     for part in sorted((folder / "metrics").glob("*.parquet")):
-        for row in pyarrow.parquet.read_table(part, columns=["steps", "seed", COLUMN]).to_pylist():
-            if row[COLUMN] is not None and np.isfinite(row[COLUMN]):
+        table = pyarrow.parquet.read_table(part)
+        if COLUMN not in table.column_names:
+            continue
+        for row in table.select(["steps", "seed", COLUMN]).to_pylist():
+            if row[COLUMN] is not None:
                 found.setdefault(row["steps"], {})[row["seed"]] = row[COLUMN]
     return {steps: np.array([of[seed] for seed in sorted(of)]) for steps, of in sorted(found.items())}
 
@@ -41,7 +44,8 @@ def main() -> None:
         parser.error("no runs there: train them by `hpml sweep learning --out FOLDER`.")
     print("| substrate | algorithm | seeds | steps | random | trained | gain |\n|---|---|---:|---:|---:|---:|---:|")
     for run in runs:
-        seen = evaluations(run)
+        if not (seen := evaluations(run)):
+            continue
         first, last = seen[min(seen)], seen[max(seen)]
         cells = (*run.parts[-3:-1], len(last), f"{max(seen):,}", *map(interval, (first, last, last - first)))
         print("|", " | ".join(map(str, cells)), "|")
