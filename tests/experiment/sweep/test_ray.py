@@ -1,5 +1,6 @@
 """A real Ray cluster of several nodes on this machine, with a node and a worker killed in mid-sweep."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -117,10 +118,18 @@ class Killer(threading.Thread):
         os.kill(parent(holder(self.place, name)), signal.SIGKILL)
 
     def node(self, name):
+        # All that runs on a lost machine stops with it; a raylet's end alone would leave the run time to finish.
+        run = holder(self.place, name)
+        there = [run, parent(run)]
+        for pid in there:
+            os.kill(pid, signal.SIGSTOP)
         number = self.executor._running[name].node
         store = next(each["ObjectStoreSocketName"] for each in ray.nodes() if each["NodeID"] == number)
         lost = next(each for each in self.cluster.worker_nodes if each.plasma_store_socket_name == store)
         self.cluster.remove_node(lost, allow_graceful=False)
+        for pid in there:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_killed_worker_and_killed_node_cost_no_number(cluster, tmp_path, whole):
