@@ -1,6 +1,6 @@
 """Does each algorithm learn on real Melting Pot? Returns of an agent before and after training, from finished runs.
 
-    hpml sweep learning --out results/learning          # about half an hour of two cores
+    hpml sweep learning --out results/learning          # about an hour of two cores
     python benchmarks/learning_meltingpot.py [results/learning]
 
 "random" is the evaluation before the first update, when the policies are uniform over the actions but for a percent;
