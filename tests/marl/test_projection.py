@@ -1,6 +1,7 @@
 """The projection inside training: only the actors' direction changes, one look an update, seeds do not meet."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -22,9 +23,9 @@ KEYS = jax.random.split(jax.random.key(0), 2)
 UPDATES = 5
 
 
-def train(settings, keys=KEYS):
+def train(settings, keys=KEYS, training=SETTINGS):
     """The learners of some seeds after a few updates in one compiled loop, and their logs."""
-    trainer = Trainer(SPEC, MAPPO(), SETTINGS, make_projection(settings, SETTINGS, SPEC.agents))
+    trainer = Trainer(SPEC, MAPPO(), training, make_projection(settings, training, SPEC.agents))
     rollout = play(trainer, trainer.init(keys[0]).actors)
 
     def step(learner, _):
@@ -66,6 +67,12 @@ def test_only_the_actors_move_differently_and_seeds_do_not_meet(settings, plain)
     for a, b in zip(jax.tree.leaves(learner.actors), jax.tree.leaves(swapped.actors), strict=True):
         np.testing.assert_allclose(a, b[::-1], atol=1e-5)
     assert run._cache_size() == 1
+
+
+def test_one_step_an_update_looks_every_time():
+    (learner, _), _ = train(ProjectionSettings("graph", history=4, refresh=2), training=replace(SETTINGS, passes=1))
+    assert learner.projection.change is None
+    assert learner.projection.history.count.tolist() == [UPDATES] * len(KEYS)
 
 
 def game(x):

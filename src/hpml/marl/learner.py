@@ -208,6 +208,8 @@ class Trainer:
         order = jnp.moveaxis(jax.vmap(jax.vmap(shuffle))(keys), 1, 2).reshape(passes * count, 2, -1)
         # The first step is written out: what only it needs goes through no loop.
         learner, halves, first = step(learner, order[0], False)
+        if len(order) == 1:
+            return learner, halves, first
         looked, at_projection = learner.projection, lambda x: x.projection
         learner = eqx.tree_at(at_projection, learner, between_looks(looked), is_leaf=lambda x: x is None)
         learner, rest = jax.lax.scan(later, learner, order[1:])
