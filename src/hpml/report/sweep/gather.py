@@ -7,8 +7,9 @@ import numpy as np
 from hpml.report.sweep.parquet import Rows, Table, fetch
 
 BUCKETS = 200
-BUCKET = f"CAST(ceil(steps * {BUCKETS}.0 / greatest(k.bound, 1)) AS INTEGER)"  # of a row, of those up to its bound
 """Points of a curve; a run may have a hundred times as many rows."""
+BUCKET = f"CAST(ceil(steps * {BUCKETS}.0 / greatest(k.bound, 1)) AS INTEGER)"
+"""The point that a row belongs to."""
 TIMED = 1000
 LAST = 0.1
 """The final return is the mean over the evaluations in this last share of the steps."""
