@@ -1,10 +1,10 @@
 """Does each algorithm learn on real Melting Pot? Returns of an agent before and after training, from finished runs.
 
     hpml sweep learning --out results/learning          # about an hour of two cores
-    python benchmarks/learning_meltingpot.py [results/learning]
+    python benchmarks/learning_meltingpot.py [results/learning] [--until STEPS]
 
 "random" is the evaluation before the first update, when the policies are uniform over the actions but for a percent;
-"trained" is the one at the end, on new episodes. Intervals are Student's at 95 % over the seeds; "gain" is that of the
+"trained" is the last one, or the last until some number of steps, on new episodes. Intervals are Student's at 95 % over the seeds; "gain" is that of the
 seeds' differences.
 """
 
@@ -39,12 +39,15 @@ def evaluations(folder: Path) -> dict[int, np.ndarray]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("results/learning"))
-    runs = sorted(path.parent for path in parser.parse_args().folder.glob("runs/*/*/*/metrics"))
+    parser.add_argument("--until", type=int, help="leave out what was seen after so many steps")
+    options = parser.parse_args()
+    runs = sorted(path.parent for path in options.folder.glob("runs/*/*/*/metrics"))
     if not runs:
         parser.error("no runs there: train them by `hpml sweep learning --out FOLDER`.")
     print("| substrate | algorithm | seeds | steps | random | trained | gain |\n|---|---|---:|---:|---:|---:|---:|")
     for run in runs:
-        if not (seen := evaluations(run)):
+        seen = {at: found for at, found in evaluations(run).items() if options.until is None or at <= options.until}
+        if not seen:
             continue
         first, last = seen[min(seen)], seen[max(seen)]
         cells = (*run.parts[-3:-1], len(last), f"{max(seen):,}", *map(interval, (first, last, last - first)))
