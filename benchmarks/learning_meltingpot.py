@@ -4,8 +4,8 @@
     python benchmarks/learning_meltingpot.py [results/learning] [--until STEPS]
 
 "random" is the evaluation before the first update, when the policies are uniform over the actions but for a percent;
-"trained" is the last one, or the last until some number of steps, on new episodes. Intervals are Student's at 95 % over the seeds; "gain" is that of the
-seeds' differences.
+"trained" is the last one, or the last until some number of steps, on new episodes. Intervals are Student's at 95 % over
+the seeds; "gain" is that of the seeds' differences.
 """
 
 import argparse
