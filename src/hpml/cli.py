@@ -91,6 +91,7 @@ def sweep(
     budget: float | None = None,
     seeds: int | None = None,
     only: tuple[str, ...] = (),
+    set: tuple[str, ...] = (),
     jobs: int = 0,
     workers: int = 0,
     device: Literal["auto", "cpu", "gpu"] | None = None,
@@ -111,6 +112,7 @@ def sweep(
             keeps its proportion. A larger budget later goes on with the same runs.
         seeds: The number of seeds instead of the suite's. More seeds later are trained beside those that are there.
         only: Parts of the suite: env=clean_up or method=mappo,coma, or both with a blank between.
+        set: Options of `hpml train` for every run, in the place of the suite's: evaluate_every=200 entropy=0.03.
         jobs: How many runs at once; 0 for as many as cores and GPU memory allow.
         workers: Processes that step the environments of each run in Melting Pot; 0 for a share of the cores.
         device: What the learners run on, instead of the suite's choice; auto takes a GPU where there is one.
@@ -123,7 +125,7 @@ def sweep(
 
     console = Console()
     command = shlex.join(["hpml", *sys.argv[1:]])
-    request = Request(out, budget, seeds, only, jobs, workers, device or "", tune, ray, command)
+    request = Request(out, budget, seeds, only, set, jobs, workers, device or "", tune, ray, command)
     if list:
         console.print(list_suite(suite, request))
         return

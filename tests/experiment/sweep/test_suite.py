@@ -1,12 +1,13 @@
 """A suite file means what it says, and what is wrong with one is named in a sentence before anything runs."""
 
+import dataclasses
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from hpml.experiment.sweep.jobs import cells
-from hpml.experiment.sweep.suite import SUITES, folder_name, parse_suite, read_suite, suite_names
+from hpml.experiment.sweep.suite import SUITES, folder_name, parse_options, parse_suite, read_suite, suite_names
 from hpml.marl.engine import package
 
 SUITE = """
@@ -72,6 +73,26 @@ def test_a_budget_scales_every_run_and_only_takes_parts():
     ]
     chosen = {("rps", "treated"): {"strength": 4.0}}
     assert [cell.config.strength for cell in cells(suite, ("env=rps",), chosen=chosen)] == [1.0, 4.0]
+
+
+def test_options_of_the_command_win_over_the_suites_own():
+    suite = dataclasses.replace(parse_suite(SUITE), fixed=parse_options(("hidden=48", "actor_rate=2", "residual=drop")))
+    for cell in cells(suite, ("method=treated",)):
+        assert (cell.config.settings.hidden, cell.config.settings.actor_rate, cell.config.residual) == (48, 2.0, "drop")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("hidden",), "--set takes NAME=VALUE"),
+        (("hiden=3",), "--set has no option 'hiden': did you mean hidden"),
+        (("hidden=many",), "--set hidden must be a whole number, got 'many'"),
+        (("steps=3",), "--set cannot have steps"),
+    ],
+)
+def test_a_wrong_option_of_the_command_is_named(words, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        parse_options(words)
 
 
 @pytest.mark.parametrize(

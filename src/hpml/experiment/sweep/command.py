@@ -18,7 +18,7 @@ from hpml.experiment.sweep.jobs import RUNS, Cell, Look, cells, check_place, job
 from hpml.experiment.sweep.local import LocalExecutor
 from hpml.experiment.sweep.machine import Machine, sized
 from hpml.experiment.sweep.place import Place, open_place
-from hpml.experiment.sweep.suite import Suite, read_suite
+from hpml.experiment.sweep.suite import Suite, parse_options, read_suite
 from hpml.experiment.sweep.tune import FOLDER, trials, tune
 
 
@@ -30,6 +30,7 @@ class Request:
     budget: float | None = None
     seeds: int | None = None
     only: tuple[str, ...] = ()
+    set: tuple[str, ...] = ()
     jobs: int = 0
     workers: int = 0
     device: str = ""
@@ -48,7 +49,7 @@ def run_suite(given: str, request: Request, console: Console | None = None) -> i
     """Run a suite; the exit status: 1 where a run failed, 128 and more where a signal stopped the sweep."""
     console = console or Console()
     use_device("cpu")  # the driver only checks; a GPU is for the runs
-    suite = read_suite(given)
+    suite = _suite(given, request)
     asked = cells(suite, request.only, request.budget, request.seeds)
     place = open_place(_address(suite, request))
     check_place(place)
@@ -74,7 +75,7 @@ def run_suite(given: str, request: Request, console: Console | None = None) -> i
 def list_suite(given: str, request: Request) -> Table:
     """What a sweep would run, and what stands of it already; nothing is started."""
     use_device("cpu")
-    suite = read_suite(given)
+    suite = _suite(given, request)
     place = open_place(_address(suite, request))
     table = Table(title=f"{suite.name} at {place.address}", title_justify="left")
     for name in ("run", "method", "seeds", "steps", "stands"):
@@ -140,6 +141,10 @@ def _swept(suite: Suite, asked: Sequence[Cell], look: Look, request: Request, co
         runs.close()
         raise
     return sweep(found, runs, console, f"{suite.name} at {look.place.address}", look, request.jobs)
+
+
+def _suite(given: str, request: Request) -> Suite:
+    return dataclasses.replace(read_suite(given), fixed=parse_options(request.set))
 
 
 def _address(suite: Suite, request: Request) -> str:

@@ -83,7 +83,7 @@ def cell(suite: Suite, environment: str, method: Method, factor: float, own: Map
     scenario = suite.scenario(environment)
     options = {**suite.train, **method.options, **scenario.options}
     options |= {"steps": scenario.steps or suite.steps, "seeds": scenario.seeds or suite.seeds}
-    options |= {"seed": suite.first_seed, **own}
+    options |= {"seed": suite.first_seed, **suite.fixed, **own}
     options["steps"] = max(1, round(options["steps"] * factor))
     try:
         return Cell(environment, method, checked(environment, options))

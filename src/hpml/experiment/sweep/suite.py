@@ -12,7 +12,7 @@ environments = ["stag_hunt", "climbing"]
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -55,7 +55,7 @@ class Tune:
 
 @dataclass(frozen=True)
 class Suite:
-    """Environments x methods x seeds. `text` is the file, kept beside the results."""
+    """Environments x methods x seeds. `text` is the file, kept beside the results; `fixed` options win over its own."""
 
     name: str
     steps: int
@@ -67,6 +67,7 @@ class Suite:
     scenarios: Mapping[str, Scenario] = field(default_factory=dict)
     tune: Tune | None = None
     text: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def scenario(self, environment: str) -> Scenario:
         """What an environment has of its own."""
@@ -102,6 +103,20 @@ def read_suite(given: str) -> Suite:
         return parse_suite(text)
     except (UnicodeDecodeError, ValueError) as error:  # tomllib's errors are of this kind
         raise ValueError(f"{path}: {error}") from error
+
+
+def parse_options(given: Sequence[str]) -> dict[str, Any]:
+    """Options of `hpml train` from words such as "evaluate_every=200", with values as a suite's file has them."""
+    found: dict[str, Any] = {}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise ValueError(f"--set takes NAME=VALUE such as evaluate_every=200, got {word!r}.")
+        try:
+            found[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name] = value  # a text needs no quotes here
+    return fields.options(found, "--set")
 
 
 def parse_suite(text: str) -> Suite:
