@@ -16,7 +16,7 @@ from jax import Array
 from jaxtyping import Float
 
 from hpml.marl.advantage import Scale, advantages_of
-from hpml.marl.networks import Actor, Critic
+from hpml.marl.networks import Actor, Critic, axes
 from hpml.marl.policy import allowed, chosen, entropy_of
 from hpml.marl.rollout import Batch, Rollout, mend
 from hpml.marl.settings import Settings
@@ -107,14 +107,15 @@ class Algorithm(ABC):
         take agent i; `key` is the same for all minibatches of an update.
         """
         slope = jax.grad(self.loss, has_aux=True)
-        return jax.vmap(lambda half: slope(actors, half, settings))(batch)
+        return jax.vmap(lambda half: slope(actors, half, settings), in_axes=(axes(batch),))(batch)
 
 
 def policies(actors: Actor, batch: Batch, settings: Settings) -> Array:
     """Log-probabilities of all actions, (agents, chunks, steps, actions), from one half."""
     seen = batch.seen
     memory = None if batch.memory is None else batch.memory[:, :, 0]
-    run = jax.vmap(lambda actor, *rest: actor(*rest)[0], in_axes=(None if settings.share else 0, 0, 0, 0, 0))
+    own = None if settings.share else 0
+    run = jax.vmap(lambda actor, *rest: actor(*rest)[0], in_axes=(own, 0, axes(seen.patches), 0, 0))
     return allowed(run(actors, seen.vector, seen.patches, memory, batch.starts), seen.mask)
 
 
@@ -129,7 +130,7 @@ def critic_values(critic: Critic, batch: Batch) -> Array:
     actions = batch.actions if critic.actions is not None else None
     vector = batch.seen.vector if batch.memory is None else jnp.concatenate([batch.seen.vector, batch.memory], -1)
     if batch.seen.patches is not None:
-        return jax.vmap(critic)(vector, batch.seen.patches, actions)
+        return jax.vmap(critic, in_axes=(0, axes(batch.seen.patches), 0))(vector, batch.seen.patches, actions)
     # Small networks: both halves in one matrix product for each agent, three times as fast on the CPU.
     halves, agents, *samples = batch.actions.shape
     merge = lambda x: jnp.moveaxis(x, 0, 1).reshape(agents, halves * math.prod(samples), *x.shape[4:])  # noqa: E731

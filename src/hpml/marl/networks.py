@@ -9,6 +9,7 @@ the non-linearity, so that every value head sees everybody. Both have the same n
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -44,10 +45,30 @@ def dense(key: Array, inputs: int, outputs: int, gain: float) -> Dense:
 
 
 class Drawn(eqx.Module):
-    """Pictures as places in a book of different squares (`sprites.py`): the same squares, each read once."""
+    """Pictures as places in a book of different squares (`sprites.py`): the same squares, each read once.
+
+    One book is everybody's: it has no axis of agents or samples.
+    """
 
     places: Int[Array, "*batch cells"]
-    book: UInt8[Array, "*lead squares pixels"]
+    book: UInt8[Array, "squares pixels"]
+
+
+def is_drawn(node: Any) -> bool:
+    """Where a tree of samples has more than arrays."""
+    return isinstance(node, Drawn)
+
+
+def axes(samples: Any) -> Any:
+    """The `in_axes` of a vmap over the first axis of samples."""
+    drawn = lambda x: eqx.tree_at(lambda d: (d.places, d.book), x, (0, None))  # noqa: E731
+    return jax.tree.map(lambda x: drawn(x) if is_drawn(x) else 0, samples, is_leaf=is_drawn)
+
+
+def map_samples(change: Callable[[Array], Array], samples: Any) -> Any:
+    """`change` of every array of samples; books stay as they are."""
+    each = lambda x: Drawn(change(x.places), x.book) if is_drawn(x) else change(x)  # noqa: E731
+    return jax.tree.map(each, samples, is_leaf=is_drawn)
 
 
 class Sight(eqx.Module):
@@ -162,7 +183,7 @@ class Critic(eqx.Module):
 
     def __call__(self, vector: Array, patches: Any, actions: Any = None) -> Array:
         """Values (agents, samples, outputs) from arrays whose first two axes are agents and samples."""
-        x = jax.vmap(lambda see, v, p: see(v, p))(self.sight, vector, patches)
+        x = jax.vmap(lambda see, v, p: see(v, p), in_axes=(0, 0, axes(patches)))(self.sight, vector, patches)
         agents = x.shape[0]
         if self.central:
             x = jnp.broadcast_to(jnp.sum(x, 0, keepdims=True) / agents**0.5, x.shape)

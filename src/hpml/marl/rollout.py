@@ -14,7 +14,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, UInt8
 
 from hpml.marl.env import Observation, Spec
-from hpml.marl.networks import Drawn, to_patches
+from hpml.marl.networks import Drawn, map_samples, to_patches
 from hpml.marl.settings import Settings
 
 
@@ -73,12 +73,8 @@ def see(observation: Observation, spec: Spec, settings: Settings) -> Seen:
 
 
 def with_book(batch: Batch, book: UInt8[Array, "squares pixels"] | None) -> Batch:
-    """The batch whose pictures are places in `book`; every half and agent gets the book along."""
-    if book is None:
-        return batch
-    places = batch.seen.patches
-    everywhere = jnp.broadcast_to(book, (*places.shape[:2], *book.shape))
-    return eqx.tree_at(lambda b: b.seen.patches, batch, Drawn(places, everywhere))
+    """The batch whose pictures are places in `book`."""
+    return batch if book is None else eqx.tree_at(lambda b: b.seen.patches, batch, Drawn(batch.seen.patches, book))
 
 
 def cut(tree: Any, settings: Settings) -> Any:
@@ -125,11 +121,7 @@ def _chunks(settings: Settings) -> int:
 
 def take(batch: Batch, chosen: Int[Array, "half chunks"]) -> Batch:
     """Some chunks of each half."""
-    some = jax.tree.map(lambda x: jax.vmap(lambda half, index: jnp.take(half, index, axis=1))(x, chosen), batch)
-    patches = batch.seen.patches
-    if isinstance(patches, Drawn):  # a book has no chunks
-        some = eqx.tree_at(lambda b: b.seen.patches.book, some, patches.book)
-    return some
+    return map_samples(lambda x: jax.vmap(lambda half, index: jnp.take(half, index, axis=1))(x, chosen), batch)
 
 
 def mend(x: Array, settings: Settings) -> Array:

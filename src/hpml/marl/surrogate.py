@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from hpml.marl.algorithm import Algorithm, evaluate
-from hpml.marl.networks import Actor
+from hpml.marl.networks import Actor, axes
 from hpml.marl.rollout import Batch
 from hpml.marl.settings import Settings
 
@@ -37,7 +37,7 @@ def joint_field(algorithm: Algorithm, batch: Batch, settings: Settings) -> Calla
         return field
 
     def field(actors: Actor) -> Tree:
-        halves = jax.vmap(half_field, in_axes=(None, 0))(actors, batch)
+        halves = jax.vmap(half_field, in_axes=(None, axes(batch)))(actors, batch)
         return jax.tree.map(lambda g: jnp.mean(g, 0), halves)
 
     return field

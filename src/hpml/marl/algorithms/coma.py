@@ -20,7 +20,7 @@ from jax import Array
 
 from hpml.marl.advantage import Scale, advantages_of
 from hpml.marl.algorithm import Algorithm, Judged, critic_values, policies
-from hpml.marl.networks import Actor, Critic
+from hpml.marl.networks import Actor, Critic, axes
 from hpml.marl.policy import chosen
 from hpml.marl.rollout import Batch, Rollout, mend
 from hpml.marl.settings import Settings
@@ -49,7 +49,7 @@ class COMA(Algorithm):
         key: Array,
     ) -> Judged:
         """See `Algorithm.assess`: counterfactual advantages, and lambda-returns of Q."""
-        look = jax.vmap(lambda half: policies(actors, half, settings))
+        look = jax.vmap(lambda half: policies(actors, half, settings), in_axes=(axes(batch),))
         values = critic_values(critic, batch)
         taken = mend(chosen(values, batch.actions), settings)
         average = mend(_mean(values, look(batch)), settings)

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from hpml.marl.algorithm import Algorithm, clipped_objective, evaluate
-from hpml.marl.networks import Actor
+from hpml.marl.networks import Actor, axes, map_samples
 from hpml.marl.rollout import Batch
 from hpml.marl.settings import Settings
 
@@ -50,12 +50,13 @@ class HAPPO(Algorithm):
         slope = jax.grad(self.loss, has_aux=True)
 
         def turn(log_weight: Array, agent: Array) -> tuple[Array, tuple[Tree, dict[str, Array]]]:
-            own = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, agent, 1, axis=1), batch)
+            own = map_samples(lambda x: jax.lax.dynamic_slice_in_dim(x, agent, 1, axis=1), batch)
             actor = jax.tree.map(lambda x: x[agent][None], actors)
-            halves, seen = jax.vmap(lambda half, weight: slope(actor, half, settings, weight))(own, jnp.exp(log_weight))
+            learn = jax.vmap(lambda half, weight: slope(actor, half, settings, weight), in_axes=(axes(own), 0))
+            halves, seen = learn(own, jnp.exp(log_weight))
             moved = move(agent, jax.tree.map(lambda g: jnp.mean(g, 0)[0], halves))
             moved = jax.tree.map(lambda x: x[None], moved)
-            after, _ = jax.vmap(lambda half: evaluate(moved, half, settings))(own)
+            after, _ = jax.vmap(lambda half: evaluate(moved, half, settings), in_axes=(axes(own),))(own)
             return log_weight + after - own.log_probs, (halves, seen)
 
         nobody = jnp.zeros_like(batch.log_probs[:, :1])
