@@ -16,7 +16,7 @@ from jax import Array
 from jaxtyping import Float
 
 from hpml.marl.advantage import Scale, advantages_of
-from hpml.marl.networks import Actor, Critic, axes
+from hpml.marl.networks import Actor, Critic, axes, map_samples
 from hpml.marl.policy import allowed, chosen, entropy_of
 from hpml.marl.rollout import Batch, Rollout, mend
 from hpml.marl.settings import Settings
@@ -129,12 +129,10 @@ def critic_values(critic: Critic, batch: Batch) -> Array:
     """The critic's outputs, (half, agents, chunks, steps, outputs), in its own scale."""
     actions = batch.actions if critic.actions is not None else None
     vector = batch.seen.vector if batch.memory is None else jnp.concatenate([batch.seen.vector, batch.memory], -1)
-    if batch.seen.patches is not None:
-        return jax.vmap(critic, in_axes=(0, axes(batch.seen.patches), 0))(vector, batch.seen.patches, actions)
-    # Small networks: both halves in one matrix product for each agent, three times as fast on the CPU.
+    # Both halves in one matrix product for each agent: on the CPU up to three times as fast as two.
     halves, agents, *samples = batch.actions.shape
     merge = lambda x: jnp.moveaxis(x, 0, 1).reshape(agents, halves * math.prod(samples), *x.shape[4:])  # noqa: E731
-    values = critic(merge(vector), None, None if actions is None else merge(actions))
+    values = critic(merge(vector), map_samples(merge, batch.seen.patches), None if actions is None else merge(actions))
     return jnp.moveaxis(values.reshape(agents, halves, *samples, values.shape[-1]), 1, 0)
 
 
