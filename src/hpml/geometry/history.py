@@ -22,8 +22,10 @@ from hpml.geometry.leaves import Leaves, Tree, leaf_metric
 KEEP = ("recent", "reservoir", "thinned")
 
 # Entries of a buffer that one step of the CPU's loop works on: fewer, and starting a step costs more than it saves.
-CHUNK_ENTRIES = 1 << 20
-CHUNK_WIDTH = 1 << 14  # terms that are added up in float32: with 200,000 of one sign a sum is wrong by 2e-6
+CHUNK_ENTRIES = 1 << 21
+CHUNK_WIDTH = 1 << 16  # terms that are added up in float32: with 200,000 of one sign a sum is wrong by 2e-6
+CACHE_ENTRIES = 1 << 22  # a buffer that the processor keeps beside its cores is read as it lies, as often as needed
+CACHE_WIDTH = 1 << 18
 
 
 class History(eqx.Module):
@@ -339,6 +341,11 @@ def _field_at_once(F, vectors):
 
 
 def _field_in_chunks(F, vectors):
+    if F.size <= CACHE_ENTRIES and F.shape[1] <= CACHE_WIDTH:
+        out = _products(F, vectors)
+        with jax.enable_x64(True):
+            return out.astype(jnp.float64)
+
     # By chunks the rows are read from memory once for all vectors.
     def sums(start, width):
         part = jax.lax.optimization_barrier(jax.lax.dynamic_slice_in_dim(F, start, width, 1))
