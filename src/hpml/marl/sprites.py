@@ -10,8 +10,8 @@ from jaxtyping import Int, UInt8
 
 # More different squares than this, and reading all of them is as good.
 MOST = 8192
-# The book's length is a power of two from here on, so that a learner is compiled for few lengths.
-LEAST = 64
+# The book's length is this times a power of four, so that a learner is compiled for one length or two.
+LEAST = 256
 
 
 def index(
@@ -34,7 +34,9 @@ def index(
     different, first, places = np.unique(marks, return_index=True, return_inverse=True)
     if len(different) > MOST:
         return None
-    length = max(LEAST, 1 << (len(different) - 1).bit_length())
+    length = LEAST
+    while length < len(different):
+        length *= 4
     book = np.zeros((length, side * side * channels), np.uint8)
     n, cell = np.divmod(first, rows * columns)
     r, c = np.divmod(cell, columns)
