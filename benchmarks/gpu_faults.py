@@ -3,9 +3,9 @@
     XLA_FLAGS=--xla_gpu_deterministic_ops=true python benchmarks/gpu_faults.py [--device gpu]
 
 Three runs of MAPPO with the kernel projection, in a matrix game and on bos_repeated: one whole, one whole once more,
-and one that gets SIGKILL after the checkpoint of update 4 and is resumed. Their tables of metrics (without times) and the bytes
-of their last checkpoints (parameters, optimiser, history, environments) are compared. At last a run is resumed with
-almost no memory on the GPU: it has to end with a sentence and leave its checkpoints as they were.
+and one that gets SIGKILL after the checkpoint of update 4 and is resumed. Their tables of metrics (without times) and
+the bytes of their last checkpoints (parameters, optimiser, history, environments) are compared. At last a run is
+resumed with almost no memory on the GPU: it has to end with a sentence and leave its checkpoints as they were.
 """
 
 import argparse
