@@ -25,7 +25,7 @@ KEEP = ("recent", "reservoir", "thinned")
 CHUNK_ENTRIES = 1 << 21
 CHUNK_WIDTH = 1 << 16  # terms that are added up in float32: with 200,000 of one sign a sum is wrong by 2e-6
 CACHE_ENTRIES = 1 << 22  # a buffer that the processor keeps beside its cores is read as it lies, as often as needed
-CACHE_WIDTH = 1 << 18
+CACHE_WIDTH = 1 << 18  # terms, as above: more are cut into chunks for their rounding
 
 
 class History(eqx.Module):
