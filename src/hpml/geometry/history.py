@@ -21,8 +21,9 @@ from hpml.geometry.leaves import Leaves, Tree, leaf_metric
 
 KEEP = ("recent", "reservoir", "thinned")
 
-# Entries of a buffer that one step of the CPU's loop works on: fewer, and starting a step costs more than it saves.
-CHUNK_ENTRIES = 1 << 21
+# Entries of a buffer that one step of the CPU's loop works on: fewer, and starting a step costs more than it saves;
+# more, and the C library hands the memory back after every update and has to fetch it page by page again.
+CHUNK_ENTRIES = 1 << 20
 CHUNK_WIDTH = 1 << 16  # terms that are added up in float32: with 200,000 of one sign a sum is wrong by 2e-6
 CACHE_ENTRIES = 1 << 22  # a buffer that the processor keeps beside its cores is read as it lies, as often as needed
 CACHE_WIDTH = 1 << 18  # terms, as above: more are cut into chunks for their rounding
