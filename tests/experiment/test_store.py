@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -94,3 +95,4 @@ def test_versions_are_kept_for_every_start_and_a_change_is_said(tmp_path):
     starts = json.loads((tmp_path / "run" / "versions.json").read_text())["starts"]
     assert [start["update"] for start in starts] == [0, 7, 9]
     assert starts[0]["versions"]["jax"]
+    assert re.fullmatch("[0-9a-f]{12}", starts[0]["versions"]["source"])

@@ -11,7 +11,7 @@ from scipy import stats
 
 from hpml.statistics import exchange
 from hpml.statistics.aggregate import IQM, MEAN
-from hpml.statistics.compare import difference, probability_of_improvement
+from hpml.statistics.compare import difference, holm, probability_of_improvement
 from hpml.statistics.curves import average_profile, learning_curve, performance_profile
 from hpml.statistics.exchange import exchange_p, improvement_by_task, smallest_p
 from hpml.statistics.interval import student_interval
@@ -76,6 +76,12 @@ def test_p_with_unequal_numbers_of_runs_and_its_approximation_agree(monkeypatch)
 def test_the_smallest_p_is_that_of_runs_wholly_apart(m, n, tasks):
     x, y = pair(4, m, n, tasks)
     assert exchange_p(x + 100.0, y) == pytest.approx((smallest_p(m, n, tasks), smallest_p(m, n, tasks)))
+
+
+def test_holms_p_by_hand():
+    # 4 x 0.005, 3 x 0.01, 2 x 0.03, and 0.04 is no smaller than the one before it.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.7, 0.6]) == pytest.approx([1.0, 1.0])
 
 
 def test_runs_wholly_apart_are_no_certainty():

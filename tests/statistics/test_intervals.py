@@ -22,6 +22,14 @@ def test_students_interval_of_a_cell_is_scipys():
     assert student_interval(x) == pytest.approx([low, high])
 
 
+@pytest.mark.parametrize("n", [5, 8, 11])
+def test_students_interval_of_a_trimmed_mean_is_scipys(n):
+    x = scores(n, n)
+    cut = n // 4 / n
+    theirs = stats.mstats.trimmed_mean_ci(x, limits=(cut, cut), inclusive=(True, True), alpha=0.05)
+    assert student_interval(x, IQM) == pytest.approx(np.asarray(theirs))
+
+
 def test_students_interval_over_two_tasks_is_welchs():
     # The mean of two tasks is half the difference of the first and the mirrored second.
     table = scores((5, 2))

@@ -9,12 +9,14 @@ checkpoints/     safetensors, the newest few
 videos/          films of evaluation episodes
 """
 
+import hashlib
 import json
 import os
 import platform
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -118,7 +120,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def note_versions(folder: RunFolder, device: str, update: int) -> str | None:
     """Add what this start runs with to versions.json; one sentence where it is not what the run began with."""
-    now = {name: _version(name) for name in PACKAGES}
+    now = {name: _version(name) for name in PACKAGES} | {"source": source_mark()}
     now |= {"python": platform.python_version(), "platform": platform.platform(), "device": device}
     file = folder.path / "versions.json"
     starts = json.loads(file.read_text())["starts"] if file.exists() else []
@@ -131,6 +133,17 @@ def note_versions(folder: RunFolder, device: str, update: int) -> str | None:
     if not changed:
         return None
     return f"The run was begun with other versions ({', '.join(changed)}): it may not be what it would have been."
+
+
+@cache
+def source_mark() -> str:
+    """The first digits of a checksum of this package's own code: which code made a run, also where no version says."""
+    root = Path(__file__).parents[1]
+    files = sorted(path.relative_to(root).as_posix() for kind in ("*.py", "*.lua") for path in root.rglob(kind))
+    found = hashlib.sha256()
+    for name in files:
+        found.update(name.encode() + b"\0" + (root / name).read_bytes() + b"\0")
+    return found.hexdigest()[:12]
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -26,11 +26,13 @@ class Statistic:
     - `name`: what a report calls it.
     - `estimate`: the number, one for each table.
     - `pulls`: the table of h, NaN where the run is missing.
+    - `runs`: how many runs of each task it looks at, (..., tasks): Student's degrees of freedom are one less.
     """
 
     name: str
     estimate: Callable[[Any], Any]
     pulls: Callable[[Any], Any]
+    runs: Callable[[Any], Any] = counts
 
     def __call__(self, scores: Any) -> Any:
         """The number from a table of runs by tasks."""
@@ -107,6 +109,13 @@ class _Trimmed:
     kept: np.ndarray
     total: np.ndarray
 
+    @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest and the highest value that is kept, ready to be set beside a table."""
+        low = np.where(self.kept > 0, self.values, np.inf).min(-1)
+        high = np.where(self.kept > 0, self.values, -np.inf).max(-1)
+        return low[..., None, None], high[..., None, None]
+
 
 def _trim(scores: np.ndarray) -> _Trimmed:
     """Sort runs x tasks and cut floor(N / 4) / N of the weight at each end, N runs in all.
@@ -146,11 +155,15 @@ def _iqm(scores: np.ndarray) -> np.ndarray:
 def _iqm_pulls(scores: np.ndarray) -> np.ndarray:
     """Scores drawn in to the lowest and highest kept ones, over what is kept (Tukey and McLaughlin's rule)."""
     row = _trim(scores)
-    low = np.where(row.kept > 0, row.values, np.inf).min(-1)[..., None, None]
-    high = np.where(row.kept > 0, row.values, -np.inf).max(-1)[..., None, None]
-    return np.clip(scores, low, high) / (_tasks(scores) * np.where(row.total > 0, row.total, 1.0)[..., None])
+    return np.clip(scores, *row.ends) / (_tasks(scores) * np.where(row.total > 0, row.total, 1.0)[..., None])
+
+
+def _iqm_runs(scores: np.ndarray) -> np.ndarray:
+    """Runs that are kept: those drawn in tell nothing of the spread between them (Tukey and McLaughlin again)."""
+    low, high = _trim(scores).ends
+    return ((scores >= low) & (scores <= high)).sum(-2)
 
 
 MEAN = Statistic("mean", _mean_of_tasks, lambda scores: scores / _tasks(scores))
 MEDIAN = Statistic("median of the tasks' means", _median, lambda scores: scores * _middle(scores)[..., None, :])
-IQM = Statistic("interquartile mean", _iqm, _iqm_pulls)
+IQM = Statistic("interquartile mean", _iqm, _iqm_pulls, _iqm_runs)

@@ -5,6 +5,7 @@ tasks it is the plain mean (Agarwal et al. 2021, Deep reinforcement learning at 
 It says how often, not by how much.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,16 @@ def difference(scores: Any, against: Any, statistic: Statistic = MEAN, level: fl
     value = float(statistic(x) - statistic(y))
     low, high = t_interval(value, shares, freedom, level)
     return Difference(value, float(np.sqrt(shares.sum())), (float(low), float(high)), int(both.sum()), level)
+
+
+def holm(p: Sequence[float]) -> Float[np.ndarray, " tests"]:
+    """Holm's p of each of several tests: below a level where the whole family errs at most that often."""
+    raw = np.asarray(p, np.float64)
+    order = np.argsort(raw)
+    steps = raw[order] * np.arange(len(raw), 0, -1)
+    found = np.empty_like(raw)
+    found[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return found
 
 
 def _drawn(x: np.ndarray, y: np.ndarray, resamples: int, key: np.random.Generator) -> np.ndarray:

@@ -1,8 +1,8 @@
 """A statistic with its standard error and its three intervals, side by side.
 
 Student's interval of a statistic is estimate +- t s with s the standard error by the delta method and the degrees of
-freedom by Welch and Satterthwaite over tasks: (sum v)^2 / sum v^2 / (n - 1), v each task's share of s^2. For the mean
-of one cell this is the textbook interval with n - 1 degrees of freedom.
+freedom by Welch and Satterthwaite over tasks: (sum v)^2 / sum v^2 / (n - 1), v each task's share of s^2 and n the runs
+that the statistic looks at. For the mean of one cell this is the textbook interval with n - 1 degrees of freedom.
 """
 
 from dataclasses import dataclass
@@ -68,8 +68,8 @@ def estimate(
 def student_interval(scores: Any, statistic: Statistic = MEAN, level: float = 0.95) -> Float[np.ndarray, "*batch 2"]:
     """Student's interval of each table, (..., 2); NaN where a task has just one run."""
     table = as_scores(scores)
-    n, shares = counts(table), task_shares(table, statistic)
-    return t_interval(statistic.estimate(table), shares, np.maximum(n - 1, 1), level)
+    shares = task_shares(table, statistic)
+    return t_interval(statistic.estimate(table), shares, np.maximum(statistic.runs(table) - 1, 1), level)
 
 
 def t_interval(centre: Any, shares: Any, freedom: Any, level: float = 0.95) -> Float[np.ndarray, "*batch 2"]:

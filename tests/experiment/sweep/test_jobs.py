@@ -118,6 +118,10 @@ def test_a_place_with_other_peoples_files_is_refused(place):
     (place.path / "thesis.tex").touch()
     with pytest.raises(ValueError, match=r"holds other things \(thesis.tex\)"):
         check_place(place)
+    (place.path / "runs/Nov16").mkdir(parents=True)
+    (place.path / "runs/Nov16/events.out").touch()  # of another program that calls its folder so
+    with pytest.raises(ValueError, match="holds other things"):
+        check_place(place)
     begin(place, one(place)[1])
     check_place(place)
 
@@ -159,10 +163,13 @@ def test_a_job_gets_its_share_of_a_machine(place):
 def test_a_suite_is_kept_with_what_was_asked_and_can_be_swept_again(place):
     suite = parse_suite(SUITE)
     request = Request(budget=64.0, only=("env=rps",), command='hpml sweep "small"')
-    keep_suite(place, suite, cells(suite, budget=64.0), request)
+    keep_suite(place, suite, request)
     again = read_suite(str(place.path / "suites/small.toml"))
     assert dataclasses.replace(again, text="") == dataclasses.replace(suite, text="")
-    keep_suite(place, again, cells(again), Request())
+    keep_suite(place, again, Request(seeds=2))
     kept = tomllib.loads((place.path / "suites/small.toml").read_text())
-    assert kept["asked"] == {"command": "", "steps": 3200, "seeds": 3, "only": []}
+    assert kept["asked"] == [
+        {"command": 'hpml sweep "small"', "steps": 64, "only": ["env=rps"]},
+        {"command": "", "steps": 3200, "seeds": 2, "only": []},
+    ]
     assert {name: value for name, value in kept.items() if name != "asked"} == tomllib.loads(SUITE)

@@ -93,6 +93,18 @@ def test_the_best_of_grids_of_one_size_on_seeds_of_their_own(tmp_path):
     assert chosen["climbing", "ippo"].all_seeds == (0, 1, 2)
 
 
+def test_what_was_tried_before_stays_in_the_table(tmp_path):
+    suite, place = parse_suite(SUITE), Folder(tmp_path)
+    for only in ("env=stag_hunt", "env=climbing", "env=climbing"):
+        tune(suite, cells(suite, [only]), place, swept_at(place, suite))
+    whole = Folder(tmp_path / "whole")
+    tune(suite, cells(suite), whole, swept_at(whole, suite))
+    parts, at_once = (
+        sorted(map(tuple, csv.reader(io.StringIO((folder.path / TRIED).read_text())))) for folder in (place, whole)
+    )
+    assert parts == at_once
+
+
 def test_a_trial_that_fails_is_kept_with_its_reason_and_never_chosen(tmp_path):
     suite, place = parse_suite(SUITE), Folder(tmp_path)
     broken = {("stag_hunt", f"mappo__actor_rate={rate}__entropy=0.1") for rate in (0.001, 0.003)}

@@ -50,6 +50,15 @@ def test_the_interval_is_welchs_and_the_test_is_mann_and_whitneys(tmp_path):
     assert "no difference that 4 seeds can show in stag_hunt" in sentence(analysis, NAME)
 
 
+def test_what_is_not_alike_is_said(tmp_path):
+    """Fewer evaluations behind one method's number, and returns that are 0 in evaluations but not in training."""
+    write_run(tmp_path / "a", lambda seed, update: 0.0, (0, 1), updates=40, every=1)
+    write_run(tmp_path / "b", lambda seed, update: 0.0, (0, 1), updates=40, every=4, **GRAPH)
+    said = " ".join(analyse(read_study([str(tmp_path)]), resamples=200).cautions)
+    assert f"final returns are means of so many evaluations: 1: {NAME}; 4: MAPPO" in said
+    assert "nobody got anything in the last evaluations, though in training at the end (at most 1)" in said
+
+
 def test_worst_is_0_best_is_100_and_averages_are_over_what_all_have(tmp_path):
     games = ("matrix/stag_hunt", "matrix/climbing", "matrix/penalty")
     for place, game in enumerate(games):

@@ -165,7 +165,10 @@ def test_marl_eval_gets_what_every_method_has():
         "matrix": ["stag_hunt"],
         "meltingpot": ["clean_up"],
     }
-    assert notes == ("The marl-eval file has the seeds that every method has on every scenario only: 0, 1.",)
+    assert notes == (
+        "The marl-eval file has the seeds that every method has on every scenario only: 0, 1.",
+        "The marl-eval file has 4 evaluations of each run, as many as the shortest has.",
+    )
     for tasks in file.values():
         for algorithms in tasks.values():
             assert list(algorithms) == ["MAPPO", "HPML-MAPPO (Graph)", "HPML-MAPPO (Graph adjust)"]
@@ -185,7 +188,7 @@ def test_marl_eval_leaves_out_what_was_not_evaluated():
     tracks = {key: track for key, track in results.tracks.items() if key[:2] != ("clean_up", "MAPPO")}
     file, notes = marl_eval(Results(results.scenarios, results.final, results.seeds, tracks=tracks))
     assert list(file) == ["matrix"]
-    assert notes == ("Left out of the marl-eval file, as not every method was evaluated there: clean_up.",)
+    assert notes[0] == "Left out of the marl-eval file, as not every method was evaluated there: clean_up."
     assert marl_eval(Results(results.scenarios, results.final))[0] == {}
 
 

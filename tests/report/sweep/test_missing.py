@@ -4,6 +4,7 @@ import json
 
 from report.sweep.folders import BATCH, write_run
 
+from hpml.experiment.sweep.asked import Asked, read_requests, with_requests, without_requests
 from hpml.report.sweep.missing import failures, gaps, wanted_cells
 from hpml.report.sweep.study import read_study
 
@@ -42,6 +43,34 @@ def test_a_suite_asks_for_cells_with_seeds_and_steps():
         ("matrix/climbing", "MAPPO"): ((0, 1, 2), 10 * BATCH),
     }
     assert wanted_cells(SUITE + ASKED) == {("matrix/stag_hunt", "MAPPO"): ((0, 1), 40 * BATCH)}
+
+
+def test_a_suite_that_was_run_in_parts_is_known_as_a_whole():
+    """Each cell is as the last request that named it wanted it, by any of the environment's names."""
+    parts = [
+        Asked("first", 20 * BATCH, 0, ("env=stag_hunt",)),
+        Asked("second", 40 * BATCH, 2, ("env=matrix/stag_hunt", "method=mappo")),
+        Asked("third", 20 * BATCH, 0, ("env=climbing",)),
+        Asked("gone", 20 * BATCH, 0, ("env=chicken",)),
+    ]
+    text = with_requests(SUITE, parts)
+    assert read_requests(text) == parts
+    assert wanted_cells(text) == {
+        ("matrix/stag_hunt", "MAPPO"): ((0, 1), 40 * BATCH),
+        ("matrix/stag_hunt", "HPML-MAPPO (graph)"): ((0, 1, 2), 20 * BATCH),
+        ("matrix/climbing", "MAPPO"): ((0, 1, 2), 10 * BATCH),
+    }
+    again = with_requests(text, [*read_requests(text), Asked("first once more", 20 * BATCH, 0, ("env=stag_hunt",))])
+    assert [each.command for each in read_requests(again)] == ["second", "third", "gone", "first once more"]
+    assert without_requests(again).strip() == SUITE.strip() == without_requests(SUITE + ASKED).strip()
+
+
+def test_a_scenario_with_seeds_of_its_own_is_finished_with_them(tmp_path):
+    (tmp_path / "suites").mkdir()
+    own = SUITE + "seeds = 2\n"  # of the last scenario
+    (tmp_path / "suites/small.toml").write_text(with_requests(own, [Asked("", 20 * BATCH, 0, ("env=climbing",))]))
+    write_run(tmp_path / "runs/climbing/mappo/seeds-0-1", seeds=(0, 1), updates=10, env="matrix/climbing")
+    assert gaps(read_study([str(tmp_path)])) == ([], [])
 
 
 def sweep(tmp_path):

@@ -32,12 +32,15 @@ def test_smoothing_calms_noise():
         (12.345, 0.0321, "12.35 ± 0.03"),
         (-1.26, 0.5, "−1.3 ± 0.5"),
         (1234.5, 20.0, "1,234 ± 20"),
+        (3.2, 1.24, "3.2 ± 1.2"),
+        (0.512, 0.028, "0.512 ± 0.028"),
+        (2e-7, 1e-8, "2.0e−07 ± 1.0e−08"),
         (0.0, 0.0, "0.0 ± 0.0"),
         (5.0, np.nan, "5.0"),
         (np.nan, np.nan, "–"),
     ],
 )
-def test_a_mean_is_written_to_the_first_digit_of_its_error(mean, error, text):
+def test_a_mean_is_written_to_the_digit_that_its_error_leaves(mean, error, text):
     assert with_error(mean, error).replace("\u00a0", " ") == text
 
 

@@ -151,6 +151,19 @@ def test_the_files_hold_the_same_numbers(written):
         assert f"tab:meltingpot_{name}" in (path.parent / f"{name}.tex").read_text()
 
 
+def test_a_file_of_somebody_else_is_not_written_over(tmp_path):
+    write_run(tmp_path / "run", seeds=(0, 1), updates=4)
+    study = read_study([str(tmp_path / "run")])
+    for name in ("report.html", "cells.csv"):
+        out = tmp_path / name.partition(".")[0]
+        write_report(study, out)
+        write_report(study, out)  # one's own is
+        (out / name).write_text("my own notes")
+        with pytest.raises(ValueError, match="would be written over"):
+            write_report(study, out)
+        assert (out / name).read_text() == "my own notes"
+
+
 def test_the_command_reads_what_training_wrote(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train(small("run"), quiet(), walk)  # all of training but the learner

@@ -1,7 +1,6 @@
 """`hpml sweep`: from a suite and a few options to runs."""
 
 import dataclasses
-import json
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hpml.experiment.build import use_device
+from hpml.experiment.sweep.asked import Asked, read_requests, with_requests
 from hpml.experiment.sweep.driver import Swept, last_words, sweep
 from hpml.experiment.sweep.job import Executor
 from hpml.experiment.sweep.jobs import RUNS, Cell, Look, cells, check_place, jobs
@@ -94,23 +94,23 @@ def list_suite(given: str, request: Request) -> Table:
     return table
 
 
-def keep_suite(place: Place, suite: Suite, asked: Sequence[Cell], request: Request) -> None:
-    """Keep the suite beside its results, with what was asked of it in a table at its end."""
-    seeds = max(cell.config.seeds for cell in asked)
-    lines = [
-        "",
-        "[asked]  # what the last sweep asked of this suite",
-        f"command = {json.dumps(request.command)}",
-        f"steps = {round(request.budget) if request.budget else suite.steps}",
-        f"seeds = {seeds}",
-        f"only = {json.dumps(list(request.only))}",
-    ]
-    own = suite.text.partition("\n[asked]")[0]  # of a suite that was kept like this before
-    text = own.rstrip("\n") + "\n" + "\n".join(lines) + "\n"
+def keep_suite(place: Place, suite: Suite, request: Request) -> None:
+    """Keep the suite beside its results, with what was asked of it so far."""
+    name = f"suites/{suite.name}.toml"
+    steps = round(request.budget) if request.budget else suite.steps
+    now = Asked(request.command, steps, request.seeds or 0, request.only)
     try:
-        place.write(f"suites/{suite.name}.toml", text.encode())
+        before = _requests(place.read(name))
+        place.write(name, with_requests(suite.text, [*before, now]).encode())
     except OSError as error:
         raise ValueError(f"{place.address} cannot be written to ({(error.strerror or str(error)).lower()}).") from error
+
+
+def _requests(kept: bytes | None) -> list[Asked]:
+    try:
+        return read_requests((kept or b"steps = 1").decode())
+    except (ValueError, KeyError, TypeError, AttributeError):  # changed by hand: what it said is not known
+        return []
 
 
 @runtime_checkable
@@ -133,7 +133,7 @@ def _swept(suite: Suite, asked: Sequence[Cell], look: Look, request: Request, co
     runs = executor(request)
     try:
         if look.folder == RUNS:
-            keep_suite(look.place, suite, asked, request)
+            keep_suite(look.place, suite, request)
         at_once = 0 if request.ray else request.jobs
         share = partial(sized, machine=runs.machine, at_once=at_once, workers=request.workers, device=request.device)
         found = [share(job) for job in jobs(asked, suite, look)]

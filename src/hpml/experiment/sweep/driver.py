@@ -186,7 +186,7 @@ def last_words(swept: Swept, seconds: float, place: str, command: str) -> list[s
     if swept.failed:
         logs = {"failed": "; its log is beside its folder", "aside": ""}
         found += [f"  {line.title}: {line.reason.rstrip('.')}{logs[line.state]}." for line in swept.failed]
-        if swept.stopped is None:
+        if swept.stopped is None and any(line.state == "failed" for line in swept.failed):
             found.append(f"The same command tries what failed again, and leaves what is finished alone: {command}")
     if swept.stopped is not None:
         found.append(f"Stopped. Go on with: {command}")

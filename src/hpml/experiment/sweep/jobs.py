@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from hpml.experiment.build import plan
@@ -16,10 +15,9 @@ from hpml.experiment.sweep.job import Job
 from hpml.experiment.sweep.place import Place
 from hpml.experiment.sweep.record import attempts, read_record
 from hpml.experiment.sweep.suite import Method, Suite, folder_name
-from hpml.marl.find import resolve
 
 RUNS = "runs"
-OURS = {"runs", "suites", "tuning", "claims", "report"}  # what a sweep's folder has in it
+OWN = re.compile(r"suites/[^/]+\.toml$|tuning/tried\.csv$|(tuning/)?runs/.*/seeds-\d+-\d+")  # files of a sweep
 # A run that goes on keeps the rhythm of its evaluations: it was chosen for the steps that were asked for then.
 FREE = MAY_CHANGE | {"evaluate_every"}
 
@@ -64,7 +62,7 @@ def cells(
         raise ValueError(f"--seeds must be at least 1, got {seeds}.")
     if budget is not None and not 1 <= budget < 1e15:
         raise ValueError(f"--budget must be at least 1 step, got {budget:g}.")
-    wanted = _conditions(suite, only)
+    wanted = suite.named(only)
     found = []
     for environment in suite.environments:
         for method in suite.methods_of(environment):
@@ -164,10 +162,10 @@ def jobs(cells: Iterable[Cell], suite: Suite, look: Look) -> list[Job]:
 
 
 def check_place(place: Place) -> None:
-    """Refuse a place that holds other people's files."""
-    found = {name.partition("/")[0] for name in place.names()}
-    if found and not found & {"runs", "suites", "tuning"}:
-        other = ", ".join(sorted(found)[:3])
+    """Refuse a place that holds other people's files and nothing of a sweep's."""
+    found = place.names()
+    if found and not any(OWN.match(name) for name in found):
+        other = ", ".join(sorted({name.partition("/")[0] for name in found})[:3])
         raise ValueError(f"{place.address} holds other things ({other}): choose another --out.")
 
 
@@ -196,28 +194,3 @@ def _tried(place: Place, name: str, standing: Standing) -> Standing:
     if known and known[-1].get("outcome") == "failed":
         return dataclasses.replace(standing, state="failed", reason=str(known[-1].get("reason", "")))
     return standing
-
-
-def _conditions(suite: Suite, only: Sequence[str]) -> dict[str, list[str]]:
-    known = {"env": list(suite.environments), "method": [method.key for method in suite.methods]}
-    wanted = {key: list(names) for key, names in known.items()}
-    for condition in only:
-        key, equals, names = condition.partition("=")
-        if key not in known or not equals or not names:
-            raise ValueError(f"--only takes env=NAME and method=NAME, with commas between names; got {condition!r}.")
-        chosen = []
-        for name in names.split(","):
-            same = [each for each in known[key] if each == name or (key == "env" and _same(each, name))]
-            if not same:
-                near = get_close_matches(name, known[key]) or known[key]
-                raise ValueError(f"The suite {suite.name} has no {condition!r}: did you mean {', '.join(near)}?")
-            chosen += same
-        wanted[key] = [name for name in wanted[key] if name in chosen]
-    return wanted
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return resolve(one) == resolve(other)
-    except ValueError:
-        return False

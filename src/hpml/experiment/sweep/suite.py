@@ -20,6 +20,7 @@ from typing import Any
 
 from hpml.experiment.build import algorithm_names
 from hpml.experiment.sweep import fields
+from hpml.marl.find import resolve
 
 SUITES = Path(__file__).with_name("suites")
 TOP = ("name", "about", "steps", "seeds", "first_seed", "environments", "methods", "train", "scenario", "tune", "asked")
@@ -77,6 +78,26 @@ class Suite:
         """The methods that an environment is trained with."""
         own = self.scenario(environment).methods
         return tuple(method for method in self.methods if not own or method.key in own)
+
+    def named(self, only: Sequence[str]) -> dict[str, list[str]]:
+        """Environments ("env") and keys of methods ("method") that conditions such as "env=clean_up" leave."""
+        known = {"env": list(self.environments), "method": [method.key for method in self.methods]}
+        wanted = {key: list(names) for key, names in known.items()}
+        for condition in only:
+            key, equals, names = condition.partition("=")
+            if key not in known or not equals or not names:
+                raise ValueError(
+                    f"--only takes env=NAME and method=NAME, with commas between names; got {condition!r}."
+                )
+            chosen = []
+            for name in names.split(","):
+                same = [each for each in known[key] if each == name or (key == "env" and _same(each, name))]
+                if not same:
+                    near = get_close_matches(name, known[key]) or known[key]
+                    raise ValueError(f"The suite {self.name} has no {condition!r}: did you mean {', '.join(near)}?")
+                chosen += same
+            wanted[key] = [name for name in wanted[key] if name in chosen]
+        return wanted
 
 
 def suite_names() -> tuple[str, ...]:
@@ -152,6 +173,13 @@ def parse_suite(text: str) -> Suite:
 def folder_name(environment: str) -> str:
     """An environment's folder: its name, with '_' for what folders should not be called."""
     return "".join(c if c.isalnum() or c in "_-=." else "_" for c in environment)
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return resolve(one) == resolve(other)
+    except ValueError:
+        return False
 
 
 def _methods(raw: Any) -> tuple[Method, ...]:

@@ -25,6 +25,7 @@ from hpml.experiment.sweep.suite import Method, Suite
 
 FOLDER = "tuning/runs"
 TRIED = "tuning/tried.csv"
+LAST = ("mean", "chosen", "reason")  # its last columns
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def tune(suite: Suite, asked: Sequence[Cell], place: Place, swept: Callable[[Seq
         returns = {} if key in reasons else final_returns(place, names, seeds)
         tried.append(dataclasses.replace(trial, reason=reasons.get(key, ""), returns=returns))
     best = choose(tried)
-    place.write(TRIED, table(tried, best).encode())
+    place.write(TRIED, merged(place.read(TRIED), table(tried, best)).encode())
     said = [f"tried: {place.address}/{TRIED}"]
     for base in asked:
         if (base.environment, base.method.key) not in best:
@@ -157,9 +158,7 @@ def table(tried: Sequence[Trial], best: Mapping[tuple[str, str], Trial]) -> str:
             *options,
             "steps",
             *(f"return_seed_{seed}" for seed in seeds),
-            "mean",
-            "chosen",
-            "reason",
+            *LAST,
         ]
     )
     for trial in tried:
@@ -168,6 +167,21 @@ def table(tried: Sequence[Trial], best: Mapping[tuple[str, str], Trial]) -> str:
         chosen = best.get((trial.environment, trial.method)) is trial
         row += ["" if math.isnan(trial.score) else trial.score, "yes" if chosen else "no", trial.reason]
         writer.writerow(row)
+    return out.getvalue()
+
+
+def merged(before: bytes | None, now: str) -> str:
+    """The table with the rows of cells that an earlier command tried, and this one did not."""
+    new = list(csv.DictReader(io.StringIO(now)))
+    here = {(row["environment"], row["method"]) for row in new}
+    old = list(csv.DictReader(io.StringIO((before or b"").decode())))
+    rows = [row for row in old if (row.get("environment"), row.get("method")) not in here] + new
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = [name for name in names if name not in LAST] + list(LAST)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return out.getvalue()
 
 

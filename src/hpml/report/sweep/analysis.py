@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -127,6 +128,7 @@ def analyse(study: Study, resamples: int = 2000) -> Analysis:
         *seeds_caution(raw, study.environments),
         *scale_cautions(raw, scale, study.environments),
         *_silent(study, raw),
+        *_unequal(study),
         *_unchanged(study),
     )
     blocks = _blocks(study, normalised, resamples)
@@ -134,17 +136,55 @@ def analyse(study: Study, resamples: int = 2000) -> Analysis:
 
 
 def _silent(study: Study, raw: Mapping[str, np.ndarray]) -> list[str]:
-    """Scenarios in which every return is 0, so that it cannot tell methods apart."""
+    """Scenarios in which every final return is 0, so that it cannot tell methods apart."""
     said = []
     for place, environment in enumerate(study.environments):
         values = np.concatenate([table[:, place] for table in raw.values()])
         values = values[np.isfinite(values)]
-        if len(values) and np.abs(values).max() < ZERO:
-            said.append(
-                f"On {environment} every return is 0, because the agents' returns add up to nothing or nobody got "
-                "anything: it cannot tell methods apart. Look at exploitability, circulation and switches there."
-            )
+        if not len(values) or np.abs(values).max() >= ZERO:
+            continue
+        names = [method.name for method in study.methods]
+        trained, lost = (
+            np.concatenate([study.values(environment, name, column) for name in names])
+            for column in ("trained", "exploitability")
+        )
+        most = np.nanmax(np.abs(trained), initial=0.0)
+        why = "the agents' returns add up to nothing, or nobody got anything, nor in training at the end"
+        if most >= ZERO:
+            why = f"nobody got anything in the last evaluations, though in training at the end (at most {most:.2g})"
+        look = [*(["exploitability"] if np.isfinite(lost).any() else []), "circulation", "switches"]
+        said.append(
+            f"On {environment} every final return is 0: {why}. It cannot tell methods apart there; look at "
+            f"{', '.join(look[:-1])} and {look[-1]}."
+        )
     return said
+
+
+def _unequal(study: Study) -> list[str]:
+    """Scenarios whose methods were watched or run otherwise: final returns of fewer evaluations, other devices."""
+    said = []
+    for environment in study.environments:
+        cells = {method.name: study.cells.get((environment, method.name)) for method in study.methods}
+        looked = _by(
+            {name: max(1, round(float(cell.values["evaluations"].mean()))) for name, cell in cells.items() if cell}
+        )
+        if len(looked) > 1:
+            told = "; ".join(f"{count}: {', '.join(names)}" for count, names in sorted(looked.items()))
+            said.append(f"On {environment} final returns are means of so many evaluations: {told}. Fewer are noisier.")
+        runs = [run for run in study.found.runs if run.environment == environment and "device" in run.versions]
+        devices = _by({run.method: run.versions["device"] for run in runs})
+        if len(devices) > 1:
+            told = "; ".join(f"{device}: {', '.join(names)}" for device, names in devices.items())
+            said.append(f"On {environment} not all methods ran on the same device ({told}).")
+    return said
+
+
+def _by(values: Mapping[str, Any]) -> dict[Any, list[str]]:
+    """The names of each value."""
+    found: dict[Any, list[str]] = {}
+    for name, value in values.items():
+        found.setdefault(value, []).append(name)
+    return found
 
 
 def _unchanged(study: Study) -> list[str]:

@@ -88,6 +88,8 @@ def marl_eval(results: Results) -> tuple[dict[str, Any], tuple[str, ...]]:
         return {}, tuple(notes)
     metrics = sorted(set.intersection(*(_complete(track) for track in kept.values())))
     length = min(len(track.steps) for track in kept.values())
+    if any(len(track.steps) > length for track in kept.values()):
+        notes.append(f"The marl-eval file has {length} evaluations of each run, as many as the shortest has.")
     file: dict[str, Any] = {}
     for (task, method, seed), track in kept.items():
         family, _, name = task.rpartition("/")

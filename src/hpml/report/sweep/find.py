@@ -18,7 +18,7 @@ from hpml.report.sweep.identity import Run, distinct, environment_name, method_n
 NEEDED = ("env", "algo", "seeds", "seed", "steps", "settings")
 # Two runs of a cell may differ in these: they say which seeds, and how the run is watched, not how it learns.
 WATCHING = MAY_CHANGE | {"seed", "seeds", "evaluate_every", "episodes", "measure", "preset"}
-PACKAGES = ("hpml", "jax", "dm-meltingpot", "device")
+PACKAGES = ("hpml", "source", "jax", "dm-meltingpot", "device")
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,13 @@
 """What is missing: cells that a suite asked for and that are not there, runs under way, runs that failed."""
 
-import tomllib
 from dataclasses import dataclass
 from typing import Any
 
-from hpml.experiment.sweep.suite import Suite, parse_suite
+from hpml.experiment.sweep.asked import Asked, read_requests, without_requests
+from hpml.experiment.sweep.suite import parse_suite
 from hpml.marl.find import resolve
 from hpml.report.sweep.identity import environment_name
 from hpml.report.sweep.study import Study
-
-ASKED = "[asked]"  # the table that a sweep adds to its copy of the suite: what the last command wanted of it
 
 
 @dataclass(frozen=True)
@@ -64,30 +62,23 @@ def failures(study: Study) -> list[list[Any]]:
 
 
 def wanted_cells(text: str) -> dict[tuple[str, str], tuple[tuple[int, ...], int]]:
-    """What a suite asks for: {(environment, method's label): (seeds, steps)}, as its last sweep wanted it."""
-    asked = tomllib.loads(text).get("asked", {})
-    suite = parse_suite(text.partition(f"\n{ASKED}")[0] + "\n")
-    scale = float(asked.get("steps", suite.steps)) / suite.steps
-    environments, methods = _only(suite, asked.get("only", ()))
+    """What a suite asks for: {(environment, method's label): (seeds, steps)}, each as it was asked for last."""
+    suite = parse_suite(without_requests(text))
     found = {}
-    for environment in suite.environments:
-        own = suite.scenario(environment)
-        count = int(asked.get("seeds", 0)) or own.seeds or suite.seeds
-        for method in suite.methods_of(environment):
-            if environment in environments and method.key in methods:
-                seeds = tuple(range(suite.first_seed, suite.first_seed + count))
-                steps = max(1, round((own.steps or suite.steps) * scale))
-                found[environment_name(_full(environment)), method.label] = (seeds, steps)
+    for asked in read_requests(text) or [Asked("", suite.steps)]:
+        try:
+            wanted = suite.named(asked.only)
+        except ValueError:  # the suite has changed since, and has no such cell any more
+            continue
+        for environment in wanted["env"]:
+            own = suite.scenario(environment)
+            count = asked.seeds or own.seeds or suite.seeds
+            for method in suite.methods_of(environment):
+                if method.key in wanted["method"]:
+                    seeds = tuple(range(suite.first_seed, suite.first_seed + count))
+                    steps = max(1, round((own.steps or suite.steps) * asked.steps / suite.steps))
+                    found[environment_name(_full(environment)), method.label] = (seeds, steps)
     return found
-
-
-def _only(suite: Suite, conditions: Any) -> tuple[set[str], set[str]]:
-    wanted = {"env": set(suite.environments), "method": {method.key for method in suite.methods}}
-    for part in (word for condition in conditions for word in str(condition).split()):
-        name, _, values = part.partition("=")
-        if name in wanted:
-            wanted[name] &= set(values.split(","))
-    return wanted["env"], wanted["method"]
 
 
 def _full(environment: str) -> str:

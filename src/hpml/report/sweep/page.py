@@ -36,6 +36,7 @@ def write_report(
 
     `say` hears what is being done, and `command` is what the reader types to see the page again.
     """
+    check_out(out)
     say("computing")
     analysis = analyse(study)
     say("writing")
@@ -43,6 +44,14 @@ def write_report(
     notes = write_files(analysis, out)
     say("drawing")
     return write_page(report_page(analysis, command, notes), out / "report.html"), analysis
+
+
+def check_out(out: Path) -> None:
+    """Refuse a folder whose files of these names are not a report's."""
+    for name, mark in {"report.html": 'id="themes"', "cells.csv": "scenario,method,seeds,steps"}.items():
+        file = out / name
+        if file.is_file() and mark not in file.read_text(encoding="utf-8", errors="replace"):
+            raise ValueError(f"{file} is not of a report and would be written over: choose another --out.")
 
 
 def write_files(analysis: Analysis, out: Path) -> tuple[str, ...]:
@@ -193,7 +202,7 @@ def _settings(study: Study) -> list[Part]:
                 told = "; ".join(f"{value}: {listed(list(dict.fromkeys(who)), 4)}" for value, who in values.items())
                 rows.append([column_of(environment), name, told])
     if not rows:
-        return ["All methods of a scenario have the same settings, but for the algorithm and the projection."]
+        return ["All methods of a scenario learn with the same settings, but for the algorithm and the projection."]
     note = "A comparison is fair where these were tuned alike for all."
     return [TablePart(["scenario", "setting", "values"], rows, note, "Settings in which methods differ")]
 

@@ -87,6 +87,7 @@ def circulation_section(analysis: Analysis) -> Section:
         "residual_energy": ("Raw residual energy", "As the paper's table has it, noise and all."),
         "residual_clean": ("Residual energy without noise", NOISE_FREE),
         "nonpot": ("NonPot held out", ""),
+        "noise_share": ("Noise in the update", "Share of the squared update that differs between two half batches."),
         "identifiable": ("Identifiable share", "0: a path; 1: samples all around."),
     }
     return Section("Circulation", words, [figure, *mean_tables(study, measures, "training average")])

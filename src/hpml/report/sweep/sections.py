@@ -10,7 +10,8 @@ from hpml.report.sweep.figures import Dot, dot_panels, looks
 from hpml.report.sweep.paper import abbreviations
 from hpml.report.sweep.progress import mean_tables
 from hpml.report.sweep.tables import aggregate_table, full_table, later_table, summary_table
-from hpml.report.sweep.words import counted, listed
+from hpml.report.sweep.words import counted, fixed, listed
+from hpml.statistics.compare import holm
 from hpml.statistics.measured import MEASURED
 
 FINAL = (
@@ -64,7 +65,7 @@ def overall_section(analysis: Analysis) -> Section:
     for block in analysis.blocks:
         parts += [aggregate_table(analysis, block), _interval_figure(analysis, block)]
     if (improvement := _improvement_figure(analysis)) is not None:
-        parts.append(improvement)
+        parts += [improvement, _improvement_table(analysis)]
     parts.append(_profile_figure(analysis, analysis.blocks[0]))
     return Section(title, parts=parts)
 
@@ -131,6 +132,27 @@ def _improvement_figure(analysis: Analysis) -> FigurePart | None:
     )
     title = f"Probability of improvement over {common}"
     return dot_panels({title: dots}, looks(analysis.study), title, caption, ["probability"], 0.5, (-0.03, 1.03))
+
+
+def _improvement_table(analysis: Analysis) -> TablePart:
+    found = list(analysis.overall.values())
+    fair = holm([each.chance.p for each in found])
+    rows = [
+        [
+            each.method,
+            each.against,
+            each.chance.tasks,
+            f"{each.chance.value:.2f}",
+            fixed(each.chance.percentile, 2),
+            fixed(each.chance.score, 2),
+            f"{each.chance.p:.2g}",
+            f"{p:.2g}",
+        ]
+        for each, p in zip(found, fair, strict=True)
+    ]
+    columns = ["Method", "against", "scenarios", "P(better)", "bootstrap", "score", "p", "p, Holm"]
+    note = "p: runs exchanged within scenarios, exact, two-sided; Holm's is for all rows of this table together."
+    return TablePart(columns, rows, note, "Probability of improvement, in numbers", tight=True)
 
 
 def _profile_figure(analysis: Analysis, block: Block) -> FigurePart:

@@ -23,18 +23,20 @@ def summary_table(analysis: Analysis) -> TablePart:
     study = analysis.study
     shown = shown_scenarios(study)
     places = [study.environments.index(name) for name in shown]
+    usable = np.array([place for place in places if np.isfinite(analysis.scale.width[place])], int)
     rows = []
     for method in study.methods:
         means, errors = analysis.mean(analysis.normalised, method.name)
         own = means[places]
-        average, _ = macro_average(own, errors[places]) if np.isfinite(own).all() else (np.nan, np.nan)
+        whole = len(usable) and np.isfinite(means[usable]).all()
+        average, _ = macro_average(means[usable], errors[usable]) if whole else (np.nan, np.nan)
         energy = [_energy(study, method.name, shown, name) for name in ("residual_energy", "residual_clean")]
         rows.append([method.name, *(_one(mean) for mean in own), _one(average), *energy])
     columns = ["Method", *(SUMMARY.get(name, column_of(name)) for name in shown), "Shown Avg"]
     columns += ["Raw residual energy ↓", "without noise"]
     note = (
         f"The layout of the paper's `tab:meltingpot_summary`. Normalised final return in per cent; {extent(study)}. "
-        "Raw "
+        f"Shown Avg: {_over(len(usable), len(places))}. Raw "
         "residual energy: mean over training and over the scenarios shown, as the paper has it, here for every "
         "method; it holds the noise of the gradient too. Without noise: the product of the residuals of two half "
         "batches, whose noise is independent; it can fall below zero."
@@ -72,6 +74,8 @@ def full_table(analysis: Analysis, kind: str) -> TablePart:
             if partial:
                 cells.append(with_error(*macro_average(means[shared], errors[shared]), 1))
         rows.append([method.name, *cells])
+    if kind != "normalised":
+        rows += _untrained(study, {"raw": "return", "collective": "collective_return"}[kind])
     columns = ["Method", *(column_of(name) for name in study.environments)]
     columns += (["Macro Avg", *(["Shared Avg"] * partial)]) if scaled else []
     title = {
@@ -80,6 +84,28 @@ def full_table(analysis: Analysis, kind: str) -> TablePart:
         "collective": "Final collective return, the sum over the agents: mean ± standard error",
     }[kind]
     return TablePart(columns, rows, _full_note(analysis, kind, partial, shared), title, tight=True)
+
+
+def _untrained(study: Study, column: str) -> list[list[str | Mark]]:
+    """A row with the evaluations before the first update, all methods and seeds together; none where there are none."""
+    cells: list[str | Mark] = []
+    for environment in study.environments:
+        seeds: dict[int, list[float]] = {}
+        for (place, _, seed), (steps, values) in study.tracks.items():
+            first = values[column][np.asarray(steps) == 0]
+            if place == environment and len(first) and np.isfinite(first[0]):
+                seeds.setdefault(seed, []).append(float(first[0]))
+        means = np.array([np.mean(each) for each in seeds.values()])
+        error = float(standard_error(means)) if len(means) > 1 else float("nan")
+        cells.append(Mark(with_error(float(means.mean()), error), "soft") if len(means) else "–")
+    return [[Mark("before training", "soft"), *cells]] if any(cell != "–" for cell in cells) else []
+
+
+def _over(count: int, total: int) -> str:
+    """What an average is over."""
+    if count == total:
+        return "over all of them"
+    return f"over the {count} of {total} that have a scale; in the others no two means differ"
 
 
 def aggregate_table(analysis: Analysis, block: Block) -> TablePart:
@@ -91,11 +117,11 @@ def aggregate_table(analysis: Analysis, block: Block) -> TablePart:
             [
                 name,
                 _one(middle.value),
-                fixed(middle.percentile, 1),
-                fixed(middle.studentised, 1),
-                fixed(middle.student, 1),
+                _ends(middle.percentile),
+                _ends(middle.studentised),
+                _ends(middle.student),
                 with_error(mean.value, mean.error, 1),
-                fixed(mean.student, 1),
+                _ends(mean.student),
                 _one(block.estimates[name]["median"].value),
             ]
         )
@@ -115,9 +141,15 @@ def aggregate_table(analysis: Analysis, block: Block) -> TablePart:
         f"({listed([column_of(name) for name in block.environments], 11)}); "
         f"{counted((len(cell.seeds) for cell in cells), 'seed')} a cell. IQM: interquartile mean over all runs. 95 % "
         "intervals: stratified bootstrap by percentiles and studentised, and Student's t with the delta method; the "
-        "studentised one and Student's are the ones to read with few seeds."
+        "studentised one and Student's are the ones to read with few seeds; – where the runs that count are all equal, "
+        "which says nothing of their scatter."
     )
     return TablePart(columns, rows, note, "Averages over scenarios, normalised", tight=True)
+
+
+def _ends(interval: Sequence[float]) -> str:
+    """An interval, or – where it has no width."""
+    return fixed(interval, 1) if interval[1] > interval[0] else "–"
 
 
 def later_table(analysis: Analysis) -> TablePart | None:
@@ -151,12 +183,15 @@ def later_table(analysis: Analysis) -> TablePart | None:
 def _full_note(analysis: Analysis, kind: str, partial: bool, shared: np.ndarray) -> str:
     study = analysis.study
     if kind == "raw":
-        return f"Return of an episode, undiscounted; {extent(study)}. {MARKED}"
+        first = "Before training: the evaluations before the first update, of all methods together."
+        return f"Return of an episode, undiscounted; {extent(study)}. {MARKED} {first}"
     if kind == "collective":
         return f"{extent(study).capitalize()}."
     words = (
         f"The layout of the paper's `tab:meltingpot_full`; {extent(study)}. Macro Avg: the plain mean over scenarios"
     )
+    width = analysis.scale.width
+    words += f" ({_over(int(np.isfinite(width).sum()), len(width))})"
     words += ", with the errors added in squares; – where a method has not run everywhere."
     if partial:
         words += f" Shared Avg: the same over the {int(shared.sum())} scenarios that every method has."

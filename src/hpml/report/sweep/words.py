@@ -6,6 +6,8 @@ import numpy as np
 
 from hpml.report.sweep.study import Study
 
+SMALL = 3e-6  # below this, zeros behind the point take more room than they are worth
+
 
 def number(value: float, digits: int = 3) -> str:
     """A number to so many digits, with a minus sign that is one."""
@@ -19,12 +21,17 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def with_error(mean: float, error: float, decimals: int | None = None) -> str:
-    """mean ± error, both to the error's first digit unless told otherwise; it may break before the sign."""
+    """mean ± error, both to the error's first digit unless told otherwise; it may break before the sign.
+
+    An error that begins with 1 or 2 has two digits: its first alone would be wrong by half of it.
+    """
     if not np.isfinite(mean):
         return "–"
     if decimals is None:
-        lead = error if np.isfinite(error) and error > 0 else abs(mean) / 20
-        decimals = int(np.clip(-np.floor(np.log10(lead)), 0, 6)) if lead > 0 else 1
+        lead = error if np.isfinite(error) and error > 0 else 0.15 * abs(mean)
+        if 0 < lead < SMALL:
+            return f"{number(mean, 2)} ±\u00a0{number(error, 2)}" if np.isfinite(error) else number(mean, 2)
+        decimals = int(np.clip(-np.floor(np.log10(lead / 3)), 0, 6)) if lead > 0 else 1
     text = f"{mean:,.{decimals}f}"
     text = text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
     return (f"{text} ±\u00a0{error:,.{decimals}f}" if np.isfinite(error) else text).replace("-", "−")
