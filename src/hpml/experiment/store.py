@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -120,19 +121,26 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def note_versions(folder: RunFolder, device: str, update: int) -> str | None:
     """Add what this start runs with to versions.json; one sentence where it is not what the run began with."""
-    now = {name: _version(name) for name in PACKAGES} | {"source": source_mark()}
-    now |= {"python": platform.python_version(), "platform": platform.platform(), "device": device}
+    now = packages() | {"python": platform.python_version(), "platform": platform.platform(), "device": device}
     file = folder.path / "versions.json"
     starts = json.loads(file.read_text())["starts"] if file.exists() else []
     entry = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "update": update, "versions": now}
     write_json(file, {"starts": [*starts, entry]})
     if not starts:
         return None
-    first = starts[0]["versions"]
-    changed = [f"{name} {first.get(name)} -> {now[name]}" for name in now if first.get(name) != now[name]]
-    if not changed:
-        return None
-    return f"The run was begun with other versions ({', '.join(changed)}): it may not be what it would have been."
+    changed = changes(starts[0]["versions"], now)
+    return f"The run was begun with {changed}: it may not be what it would have been." if changed else None
+
+
+def packages() -> dict[str, str | None]:
+    """The versions of the packages that results depend on, and the mark of the code itself."""
+    return {name: _version(name) for name in PACKAGES} | {"source": source_mark()}
+
+
+def changes(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What is not as it was, in words; none where all is, or where it was not noted."""
+    changed = [f"{name} {first[name]} -> {now[name]}" for name in now if name in first and first[name] != now[name]]
+    return f"other versions ({', '.join(changed)})" if changed else ""
 
 
 @cache

@@ -9,10 +9,10 @@ import pytest
 
 from hpml.experiment.checkpoint import save_checkpoint
 from hpml.experiment.config import from_json
-from hpml.experiment.store import create_run
+from hpml.experiment.store import create_run, packages
 from hpml.experiment.sweep.command import Request, keep_suite
 from hpml.experiment.sweep.job import Outcome
-from hpml.experiment.sweep.jobs import Look, cells, check_place, jobs
+from hpml.experiment.sweep.jobs import Look, Standing, cells, check_place, jobs
 from hpml.experiment.sweep.machine import Machine, sized
 from hpml.experiment.sweep.place import Folder
 from hpml.experiment.sweep.record import attempts, note_end, note_start, read_record
@@ -83,6 +83,20 @@ def test_a_run_is_new_interrupted_finished_and_longer(place):
     config = going_on(longer[1], place.path / name)
     assert (config.steps, config.resume) == (32_000, True)
     assert config.evaluate_every == job.config["evaluate_every"] != longer[1].config["evaluate_every"]
+
+
+def test_a_run_that_was_begun_with_other_versions_says_so_before_it_goes_on(place):
+    name, job, _ = one(place)
+    begin(place, job)
+    versions = place.path / name / "versions.json"
+    versions.write_text(json.dumps({"starts": [{"versions": packages() | {"device": "H200"}}]}))
+    assert one(place)[2] == Standing("interrupted")
+    versions.write_text(json.dumps({"starts": [{"versions": packages() | {"jax": "0.0.1"}}]}))
+    standing = one(place)[2]
+    assert standing.state == "interrupted"
+    assert standing.reason.startswith("it was begun with other versions (jax 0.0.1 -> ")
+    versions.write_text("{")
+    assert one(place)[2] == Standing("interrupted")
 
 
 def test_seeds_that_are_added_are_a_run_of_their_own(place):

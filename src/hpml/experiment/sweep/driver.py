@@ -64,7 +64,9 @@ def _line(job: Job, standing: Standing) -> Line:
     steps, batch = job.config["steps"], job.config["settings"]["environments"] * job.config["settings"]["rollout"]
     line.update, line.total = standing.update, -(-steps // batch)
     if standing.state in ("finished", "aside"):
-        line.state, line.reason = standing.state, standing.reason
+        line.state = standing.state
+    if standing.state != "failed":  # what failed is tried again
+        line.reason = standing.reason
     return line
 
 
@@ -84,6 +86,9 @@ class _Drive:
         for line in self.board.lines.values():
             if line.state == "aside":
                 self.view.changed(line)
+            elif line.reason and line.state == "waiting":
+                self.view.say(f"{line.title} goes on, and {line.reason}.")
+                line.reason = ""
         while self.running or (self.waiting and self.stop.signal is None):
             if self.stop.signal is not None and not self.asked:
                 self.asked = True

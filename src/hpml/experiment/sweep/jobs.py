@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hpml.experiment.build import plan
 from hpml.experiment.checkpoint import SUFFIX
 from hpml.experiment.config import MAY_CHANGE, TrainConfig, complete, from_json, to_json, train_config
-from hpml.experiment.store import difference
+from hpml.experiment.store import changes, difference, packages
 from hpml.experiment.sweep.job import Job
 from hpml.experiment.sweep.place import Place
 from hpml.experiment.sweep.record import attempts, read_record
@@ -35,8 +35,8 @@ class Cell:
 class Standing:
     """What stands of a run at its place.
 
-    new: nothing. interrupted: it can go on from `update`. failed: the last attempt did, for the `reason`; it is tried
-    again. finished. aside: something else is there, which is left alone.
+    new: nothing. interrupted: it can go on from `update`; the `reason` says if versions have changed since. failed: the
+    last attempt did, for the `reason`; it is tried again. finished. aside: something else is there, and is left alone.
     """
 
     state: Literal["new", "interrupted", "failed", "finished", "aside"]
@@ -144,7 +144,16 @@ class Look:
             return Standing("finished", update)
         if name not in self.newest and _done(self.place, name) and stored["steps"] >= job.config["steps"]:
             return Standing("finished", updates)  # results that are kept without their checkpoints
-        return _tried(self.place, name, Standing("interrupted", max(update, 0)))
+        return _tried(self.place, name, Standing("interrupted", max(update, 0), self._begun(name)))
+
+    def _begun(self, name: str) -> str:
+        """Where a run that goes on was begun with other versions than there are now: with which."""
+        try:
+            first = json.loads(self.place.read(f"{name}/versions.json") or b"")["starts"][0]["versions"]
+        except (ValueError, KeyError, IndexError, TypeError):
+            return ""
+        changed = changes(first, packages())
+        return f"it was begun with {changed}" if changed else ""
 
 
 def jobs(cells: Iterable[Cell], suite: Suite, look: Look) -> list[Job]:
