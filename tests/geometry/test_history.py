@@ -115,6 +115,20 @@ def test_a_reservoir_goes_on_after_a_sample_that_is_not_finite():
             np.testing.assert_allclose(rolled, exact, atol=1e-4)
 
 
+@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("weights", [None, np.linspace(0.5, 2.0, 11, dtype=np.float32)])
+def test_histories_side_by_side_are_those_of_each_alone(lanes, weights):
+    params, metric = jnp.zeros(11), None if weights is None else Diagonal(jnp.asarray(weights))
+    points, fields = (jnp.stack([sequence(params, 9, 2 * i + k) for i in range(lanes)]) for k in range(2))
+    empty = history_init(params, 4, spare=2)
+    together = jax.vmap(lambda x, f: run(x, f, empty, metric))(points, fields)
+    for i in range(lanes):
+        alone = run(points[i], fields[i], empty, metric)
+        own = jax.tree.map(lambda leaf, i=i: leaf[i], together)
+        with jax.enable_x64(True):
+            np.testing.assert_allclose(own.matrices, alone.matrices, rtol=1e-6, atol=1e-5)
+
+
 def test_recent_keeps_the_last_samples():
     params = jnp.zeros(2)
     history = run(sequence(params, 23, 0), sequence(params, 23, 1), history_init(params, 5, "recent", spare=3))

@@ -7,7 +7,8 @@ The buffers are the parameters' own pytree with a leading row axis. Three matric
 which do not change when all points move together. They are all that a chart needs (`span.py`).
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -313,6 +314,22 @@ def _products(rows: Array, vectors: Sequence[Array]) -> Array:
     return jnp.stack([_product(rows, v) for v in vectors])
 
 
+def _one_lane(f: Callable[..., Tree]) -> Callable[..., Tree]:
+    """`f`, and under a `jax.vmap` over one lane `f` of that lane: XLA's CPU backend forms some terms twice there."""
+    run = jax.custom_batching.custom_vmap(f)
+
+    @run.def_vmap
+    def _(size: int, batched: Any, *args: Tree) -> tuple[Tree, Tree]:
+        if size > 1:
+            out = jax.vmap(f, jax.tree.map(lambda has: 0 if has else None, tuple(batched)))(*args)
+        else:
+            alone = jax.tree.map(lambda x, has: jnp.squeeze(x, 0) if has else x, args, tuple(batched))
+            out = jax.tree.map(lambda x: x[None], f(*alone))
+        return out, jax.tree.map(lambda _: True, out)
+
+    return run
+
+
 def _in_chunks(sums: Any, size: int, rows: int) -> Any:
     """Sums over entries, some thousand at a time, added up in float64; `sums(start, width)` gives float32 arrays."""
     width = min(size, CHUNK_WIDTH, max(256, CHUNK_ENTRIES // rows // 256 * 256))
@@ -332,7 +349,8 @@ def _field_sums(F: Array, vectors: Sequence[Array]) -> Array:
 
     The vectors stay apart: side by side they would be copied, which costs as much as some rows.
     """
-    return jax.lax.platform_dependent(F, vectors, cpu=_field_in_chunks, default=_field_at_once)
+    run = functools.partial(jax.lax.platform_dependent, cpu=_field_in_chunks, default=_field_at_once)
+    return _one_lane(run)(F, vectors)
 
 
 def _field_at_once(F, vectors):
@@ -357,7 +375,8 @@ def _field_in_chunks(F, vectors):
 
 def _displacement_sums(X: Array, x: Array, vectors: Sequence[Array], root: Array | None) -> tuple[Array, Array]:
     """|W (x_i - x)|^2 and (x_i - x) W v for a diagonal W and each of some vectors, in float64."""
-    return jax.lax.platform_dependent(X, x, vectors, root, cpu=_sums_in_chunks, default=_sums_at_once)
+    run = functools.partial(jax.lax.platform_dependent, cpu=_sums_in_chunks, default=_sums_at_once)
+    return _one_lane(run)(X, x, vectors, root)
 
 
 def _sums_at_once(X, x, vectors, root):
