@@ -149,7 +149,7 @@ def _silent(study: Study, raw: Mapping[str, np.ndarray]) -> list[str]:
             for column in ("trained", "exploitability")
         )
         most = np.nanmax(np.abs(trained), initial=0.0)
-        why = "the agents' returns add up to nothing, or nobody got anything, nor in training at the end"
+        why = "the agents' returns add up to nothing, or nobody got anything, neither there nor in training at the end"
         if most >= ZERO:
             why = f"nobody got anything in the last evaluations, though in training at the end (at most {most:.2g})"
         look = [*(["exploitability"] if np.isfinite(lost).any() else []), "circulation", "switches"]
