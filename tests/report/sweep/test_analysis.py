@@ -7,6 +7,7 @@ from scipy import stats
 
 from hpml.report.sweep.analysis import analyse
 from hpml.report.sweep.study import read_study
+from hpml.report.sweep.tables import full_table
 from hpml.report.sweep.verdicts import sentence
 
 GRAPH = {"projection": "graph"}
@@ -57,6 +58,15 @@ def test_what_is_not_alike_is_said(tmp_path):
     said = " ".join(analyse(read_study([str(tmp_path)]), resamples=200).cautions)
     assert f"final returns are means of so many evaluations: 1: {NAME}; 4: MAPPO" in said
     assert "nobody got anything in the last evaluations, though in training at the end (at most 1)" in said
+
+
+def test_returns_before_training_are_those_of_the_first_evaluation(tmp_path):
+    """All methods together: the mean over methods of each seed, then over seeds."""
+    write_run(tmp_path / "a", lambda seed, update: 2.0 + 2 * seed if update == 0 else 50.0, (0, 1), updates=4)
+    write_run(tmp_path / "b", lambda seed, update: 4.0 + 2 * seed if update == 0 else 60.0, (0, 1), updates=4, **GRAPH)
+    rows = full_table(analyse(read_study([str(tmp_path)]), resamples=200), "raw").rows
+    name, value = (cell.text for cell in rows[-1])
+    assert (name, value.replace("\u00a0", " ")) == ("before training", "4.0 ± 1.0")
 
 
 def test_worst_is_0_best_is_100_and_averages_are_over_what_all_have(tmp_path):
