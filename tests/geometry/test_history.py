@@ -79,7 +79,8 @@ def test_float32_distances_of_nearby_vectors_far_from_the_origin():
     history = run(points, sequence(params, 40, 1), history_init(params, 16))
     D, A, Q = np.asarray(history.matrices)
     want_D, want_A, want_Q = direct(history)
-    off = ~np.eye(len(D), dtype=bool)
+    written = np.asarray(history.times) >= 0
+    off = ~np.eye(len(D), dtype=bool) & written[:, None] & written
     assert np.max(np.abs(D - want_D)[off] / want_D[off]) < 1e-5
     lengths = np.sqrt(np.diag(want_Q))[:, None] * np.sqrt(want_D)
     assert np.max(np.abs(A - want_A)[off] / lengths[off]) < 1e-5

@@ -1,5 +1,6 @@
 """The instrument reads what is there, and never touches training."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -23,12 +24,12 @@ SETTINGS = Settings(environments=4, rollout=4, hidden=4, passes=2)
 INSTRUMENT = Instrument(history=8, refresh=2)
 
 
-def watch(angles, turn):
+def watch(angles, turn, instrument=INSTRUMENT, settings=SETTINGS):
     """Logs along an arc of a circle in parameter space, where the field goes round (`turn` 1) or outwards (0).
 
     The halves differ by a fixed vector across the plane, a tenth of the field's length.
     """
-    flat, restore = ravel_pytree(init_actors(jax.random.key(0), SPEC, SETTINGS))
+    flat, restore = ravel_pytree(init_actors(jax.random.key(0), SPEC, settings))
     draw = np.random.default_rng(0).normal(size=(flat.size, 3))
     u, v, across = jnp.asarray(np.linalg.qr(draw)[0].T, jnp.float32)
 
@@ -37,9 +38,9 @@ def watch(angles, turn):
         F = turn * along + (1.0 - turn) * outwards
         halves = jnp.stack([-F - 0.1 * across, -F + 0.1 * across])
         sample = FieldSample(restore(flat + outwards), jax.vmap(restore)(halves))
-        return INSTRUMENT.observe(state, INSTRUMENT.flatten(sample))
+        return instrument.observe(state, instrument.flatten(sample))
 
-    return jax.lax.scan(step, INSTRUMENT.init(restore(flat)), angles)[1]
+    return jax.lax.scan(step, instrument.init(restore(flat)), angles)[1]
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +111,19 @@ def test_measuring_never_changes_training_and_seeds_do_not_meet():
         np.testing.assert_allclose(logs[name], swapped[name][::-1], atol=1e-4)
 
 
-def test_large_actors_get_a_shorter_history():
-    assert Instrument().capacity(250_000) == 12
-    assert 4 <= Instrument().capacity(3_600_000) < 12
+def test_large_actors_are_seen_by_short_images():
+    circle, turn = jnp.linspace(0.0, 2.0 * jnp.pi, 9)[:8], jnp.array(0.7)
+    large = dataclasses.replace(SETTINGS, hidden=128)
+    run = lambda sketch: jax.jit(lambda: watch(circle, turn, Instrument(8, 2, sketch), large))()  # noqa: E731
+    exact, short = run(1 << 20), run(2999)
+    for name in LOGS:
+        np.testing.assert_allclose(short[name], exact[name], atol=0.1)
+    assert any(not np.array_equal(short[name], exact[name]) for name in LOGS)
+    images = jax.eval_shape(lambda key: Instrument().init(init_actors(key, SPEC, large)), jax.random.key(0))
+    assert images.history.points.size < 1 << 20
+
+
+def test_what_cannot_be_measured():
     with pytest.raises(ValueError, match="history"):
         Instrument(history=3)
     with pytest.raises(ValueError, match="refresh"):

@@ -44,11 +44,11 @@ def test_the_first_layer_is_a_convolution_with_the_squares_stride():
     @quick
     def both(key):
         see = sight(key, whole, SETTINGS)
-        kernel = see.sprites.weight.reshape(4, 4, 3, SETTINGS.sprites)
+        kernel = see.sprites.weight.T.reshape(4, 4, 3, SETTINGS.sprites)
         layout = ("NHWC", "HWIO", "NHWC")
         drawn = jax.lax.conv_general_dilated(image / 127.5 - 1.0, kernel, (4, 4), "VALID", dimension_numbers=layout)
-        picture = jax.nn.relu(drawn).reshape(SAMPLES, -1) @ see.picture.weight
-        return see(VECTOR[0], to_patches(image, 4)), picture + VECTOR[0] @ see.vector.weight
+        picture = jax.nn.relu(drawn).reshape(SAMPLES, -1) @ see.picture.weight.T
+        return see(VECTOR[0], to_patches(image, 4)), picture + VECTOR[0] @ see.vector.weight.T
 
     found, expected = both(jax.random.key(0))
     assert np.abs(np.asarray(found)).max() > 0.1

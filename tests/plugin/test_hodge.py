@@ -72,6 +72,36 @@ def test_the_rotation_is_removed(keep):
     np.testing.assert_allclose(state.diagnostics.nonpotentiality, want, atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"flat": True},
+        {"keep": "thinned", "metric": Diagonal(np.linspace(0.5, 2.0, 16_000))},
+        {"metric": LowRank(np.ones(16_000), np.random.default_rng(1).normal(size=(16_000, 2)) / 100)},
+        {"residual": "optimistic"},
+        {"residual": "extragradient", "lookahead": 0.1},
+        {"probes": 2, "radius": 1e-3},
+    ],
+    ids=["plain", "flat", "diagonal", "low rank", "optimistic", "extragradient", "probes"],
+)
+def test_sketched_inner_products_change_the_update_by_as_much_as_they_are_wrong(options):
+    d = 16_000
+    turn = lambda x: 0.5 * x + 3.0 * jnp.stack([-x[1::2], x[::2]], 1).reshape(d)  # noqa: E731
+    points = spread(d, 24)
+    settings = {"safeguard": None, **options}
+    make = lambda sketch: hodge_projection(LinearProjector(), 16, 8, sketch=sketch, **settings)  # noqa: E731
+    run = lambda sketch: feed(make(sketch), turn, points, field_fn=turn)  # noqa: E731
+    exact, want = run(None)
+    state, found = run(1999)
+    raw = jax.vmap(turn)(points)
+    change = np.linalg.norm(want[-1] - raw[-1])
+    assert change > 0.05 * np.linalg.norm(raw[-1])
+    assert np.linalg.norm(found[-1] - want[-1]) < 1.5 * (2 * 16 / 1999) ** 0.5 * change
+    assert abs(state.diagnostics.nonpotentiality - exact.diagnostics.nonpotentiality) < 0.05
+    np.testing.assert_allclose(run(2003)[1], want, atol=1e-6)  # too few parameters for that: exact
+
+
 def test_a_share_of_the_residual_is_kept_and_what_the_history_cannot_see_is_untouched():
     d = 400
     S = skew(d)

@@ -4,10 +4,12 @@ The buffers are the parameters' own pytree with a leading row axis. Three matric
 
     D[i, j] = |x_i - x_j|_M^2,    A[i, j] = <F_i, x_j - x_i>_M,    Q[i, j] = <F_i, F_j>_M,
 
-which do not change when all points move together. They are all that a chart needs (`span.py`).
+which do not change when all points move together. They are all that a chart needs (`span.py`). Where the trees are
+`Sketched`, a row's short image lies beside it, and the matrices are those of the images.
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.leaves import Leaves, Tree, leaf_metric
+from hpml.geometry.sketch import Sketched
 
 KEEP = ("recent", "reservoir", "thinned")
 
@@ -31,7 +34,7 @@ CACHE_WIDTH = 1 << 18  # terms, as above: more are cut into chunks for their rou
 
 
 class History(eqx.Module):
-    """Samples (x_i, F_i) in `rows` rows, of which at most `capacity` are kept.
+    """Samples (x_i, F_i) in `rows` rows, of which at most `capacity` are kept. The last row is for what is left out.
 
     - `points`, `field`: the parameters' tree with a leading axis of rows.
     - `rolling`: D, A and Q, each as a float32 sum of two parts: float64 would not survive in a float32 program.
@@ -89,6 +92,11 @@ def no_products(rows: int, gap: bool) -> Products:
         return Products(zero, zero, zero, zero, none, *((zero, zero) if gap else ()))
 
 
+def empty_row(history: History) -> tuple[Tree, Tree]:
+    """A point and a field of zeros, like those of one row."""
+    return jax.tree.map(lambda buffer: jnp.zeros_like(buffer[0]), (history.points, history.field))
+
+
 def history_init(params: Tree, capacity: int, keep: str = "recent", spare: int = 1, key: Any = 0) -> History:
     """An empty history for parameters like these.
 
@@ -103,9 +111,9 @@ def history_init(params: Tree, capacity: int, keep: str = "recent", spare: int =
     if keep not in KEEP:
         raise ValueError(f'keep must be "recent", "reservoir" or "thinned", got {keep!r}.')
     leaves = jax.tree.leaves(params)
-    if not leaves or sum(jnp.size(leaf) for leaf in leaves) == 0:
+    if not leaves or sum(math.prod(jnp.shape(leaf)) for leaf in leaves) == 0:
         raise ValueError("The parameters are an empty tree: a history needs at least one array with entries.")
-    rows = capacity + max(int(spare), 1)
+    rows = capacity + max(int(spare), 1) + 1
 
     def buffer(leaf: Any) -> Array:
         return jnp.zeros((rows, *jnp.shape(leaf)), _buffer_dtype(leaf))
@@ -142,7 +150,7 @@ def history_push(history: History, params: Tree, field: Tree, metric: Any = None
 def push_products(history: History, params: Tree, field: Tree, products: Products, when: Any = True) -> History:
     """The history with one more sample whose inner products are known; as it was where `when` is false.
 
-    Such a push rewrites one row with itself. A conditional would have to hand the buffers through, and copies them.
+    Such a push writes zeros into the last row. A conditional would have to hand the buffers through, and copies them.
     """
     slot, kept = _choose_row(history)
     rows = jnp.arange(len(history.times))
@@ -159,9 +167,11 @@ def push_products(history: History, params: Tree, field: Tree, products: Product
         updated = jnp.where((own[:, None] & own[None, :])[None], corner[:, None, None], updated)
         rolling = _split(jnp.where(finite, updated, matrices))
 
+    at = jnp.where(finite, slot, len(rows) - 1)
+
     def write(buffer: Array, value: Any) -> Array:
-        row = jnp.where(finite, jnp.asarray(value, buffer.dtype), jax.lax.dynamic_index_in_dim(buffer, slot, 0, False))
-        return jax.lax.dynamic_update_index_in_dim(buffer, row, slot, 0)
+        row = jnp.where(finite, jnp.asarray(value, buffer.dtype), 0)
+        return jax.lax.dynamic_update_index_in_dim(buffer, row, at, 0)
 
     return History(
         points=jax.tree.map(write, history.points, params),
@@ -193,6 +203,10 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves, g
     XLA's CPU backend adds up the d float32 terms of such a product in a row: with d = 1,000,000 terms of one sign it is
     wrong by 2e-5. So what F and the step share with the newest field goes through Q, and the product sees the rest.
     """
+    if isinstance(history.points, Sketched):  # the images have the metric in them
+        history = eqx.tree_at(lambda h: (h.points, h.field), history, (history.points.image, history.field.image))
+        params, field, gap = params.image, field.image, None if gap is None else gap.image
+        metric = Leaves(None, None)
     buffers = zip(*(jax.tree.leaves(tree) for tree in (history.points, history.field, params, field)), strict=True)
     gaps = None if gap is None else [jnp.asarray(g).reshape(-1) for g in jax.tree.leaves(gap)]
     step, newest, values = [], [], []
@@ -413,7 +427,7 @@ def _choose_row(history: History) -> tuple[Int[Array, ""], Bool[Array, " rows"]]
         victim = _least_relative_gap(kept, times, history.count)
     rows = jnp.arange(len(times))
     kept = kept & ~((rows == victim) & full & accepted)
-    free = ~kept & ~history.locked
+    free = ~kept & ~history.locked & (rows < len(times) - 1)
     slot = jnp.argmin(jnp.where(free, times, jnp.iinfo(times.dtype).max))
     return slot.astype(jnp.int32), jnp.where(rows == slot, accepted, kept)
 

@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from hpml.geometry.history import History, history_init, lock_kept, products_with, push_products, row_products
 from hpml.geometry.leaves import Leaves
+from hpml.geometry.sketch import WIDTH, sketch, worth_sketching
 from hpml.geometry.span import SpanChart, empty_span, encode, encode_gap, path_return, span_of
 from hpml.marl.learner import FieldSample
 from hpml.plugin.safeguard import angle_between
@@ -57,7 +58,10 @@ class Seen(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """A sample of the field: the actors' parameters, the ascent field there, and half the difference of its halves."""
+    """A sample of the field: the actors' parameters, the ascent field there, and half the difference of its halves.
+
+    Inner products are all that the instrument needs of them, so large ones are short images of themselves.
+    """
 
     point: Float[Array, " d"]
     field: Float[Array, " d"]
@@ -69,41 +73,35 @@ class Instrument:
 
     - `history`: the most samples that are kept.
     - `refresh`: updates from one fit to the next.
-    - `numbers`: the most numbers that the history may hold for a seed; large actors get fewer samples, 4 at least.
+    - `sketch`: the entries of the short images that stand for the actors' vectors, where those have more.
     - `projector`: what splits the field, the kernel one unless given.
     """
 
     def __init__(
-        self, history: int = 12, refresh: int = 4, numbers: int = 1 << 26, projector: Projector | None = None
+        self, history: int = 12, refresh: int = 4, sketch: int = WIDTH, projector: Projector | None = None
     ) -> None:
         if history < 4:
             raise ValueError(f"The instrument needs a history of at least 4 samples, two in each fold; got {history}.")
         if refresh < 1:
             raise ValueError(f"refresh must be at least 1 update, got {refresh}.")
-        self.history, self.refresh, self.numbers = history, refresh, numbers
+        self.history, self.refresh, self.sketch = history, refresh, sketch
         self.projector = KernelProjector() if projector is None else projector
-
-    def capacity(self, parameters: int) -> int:
-        """How many samples are kept for so many parameters; there are `refresh` rows more, in two buffers."""
-        return max(4, min(self.history, self.numbers // (2 * parameters) - self.refresh))
 
     def init(self, actors: Any) -> Seen:
         """The state before the first update."""
-        flat, _ = ravel_pytree(actors)
-        count = self.capacity(flat.size)
-        chart = empty_span(count, flat.size)
-        fit = self.projector.local_init(count, chart.basis.shape[-1], jax.random.key(0))
+        image = self._image(actors)
+        chart = empty_span(self.history, image.size)
+        fit = self.projector.local_init(self.history, chart.basis.shape[-1], jax.random.key(0))
         shares = Shares(*(jnp.zeros((), jnp.float32) for _ in range(3)))
-        return Seen(history_init(flat, count, spare=self.refresh), chart, fit, shares)
+        return Seen(history_init(image, self.history, spare=self.refresh), chart, fit, shares)
 
     def flatten(self, sample: FieldSample) -> Flat:
         """A sample of the field as vectors."""
         # The compiler must not fuse this with training, whose rounding would depend on it.
         sample = jax.lax.optimization_barrier(sample)
-        point, _ = ravel_pytree(sample.point)
-        field, _ = ravel_pytree(jax.tree.map(lambda g: -0.5 * (g[0] + g[1]), sample.halves))
-        gap, _ = ravel_pytree(jax.tree.map(lambda g: -0.5 * (g[0] - g[1]), sample.halves))
-        return Flat(point, field, gap)
+        field = jax.tree.map(lambda g: -0.5 * (g[0] + g[1]), sample.halves)
+        gap = jax.tree.map(lambda g: -0.5 * (g[0] - g[1]), sample.halves)
+        return Flat(*(self._image(tree) for tree in (sample.point, field, gap)))
 
     def observe(self, state: Seen, sample: Flat) -> tuple[Seen, dict[str, Array]]:
         """Take one update's field in; logs are scalars with the names of `LOGS` (docs/projection_in_training.md).
@@ -137,6 +135,10 @@ class Instrument:
             "identifiable": shares.identifiable,
         }
         return Seen(ring, chart, fit, shares), {name: jnp.asarray(logs[name], jnp.float32) for name in LOGS}
+
+    def _image(self, tree: Any) -> Array:
+        """A tree as one vector, of its own entries or short."""
+        return sketch(tree, self.sketch)[0] if worth_sketching(tree, self.sketch) else ravel_pytree(tree)[0]
 
     def _renew(self, small: History, chart: SpanChart, fit: Any, _: Shares) -> tuple[SpanChart, Any, Shares]:
         """A new chart and fit of the history, whose buffers are not needed."""

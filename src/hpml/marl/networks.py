@@ -23,14 +23,18 @@ from hpml.marl.settings import Settings
 
 
 class Dense(eqx.Module):
-    """x -> x W + b."""
+    """x -> W x + b.
 
-    weight: Float[Array, "*agents inputs outputs"]
+    The inputs are the last axis of W: so do gradients come out of a matrix product, which the learner would turn over.
+    """
+
+    weight: Float[Array, "*agents outputs inputs"]
     bias: Float[Array, "*agents outputs"]
 
     def __call__(self, x: Array) -> Array:
         """From (..., inputs) to (..., outputs), as one matrix product: with more axes XLA copies on the CPU."""
-        flat = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ self.weight + self.bias
+        flat = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        flat = jax.lax.dot_general(flat, self.weight, (((1,), (1,)), ((), ()))) + self.bias
         return flat.reshape(*x.shape[:-1], flat.shape[-1])
 
 
@@ -40,7 +44,7 @@ def dense(key: Array, inputs: int, outputs: int, gain: float) -> Dense:
     Not orthogonal ones: several QR factorisations in one compiled program wait for each other for ever on two cores.
     """
     # Drawn flat, the same numbers: XLA takes half as long to compile it.
-    weight = jax.random.normal(key, (inputs * outputs,), jnp.float32).reshape(inputs, outputs)
+    weight = jax.random.normal(key, (inputs * outputs,), jnp.float32).reshape(outputs, inputs)
     return Dense(weight * (gain / max(inputs, 1) ** 0.5), jnp.zeros(outputs, jnp.float32))
 
 

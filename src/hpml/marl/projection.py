@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from hpml.geometry.sketch import WIDTH
 from hpml.marl.rollout import minibatches
 from hpml.marl.settings import Settings
 from hpml.plugin.hodge import RESIDUAL, hodge_projection
@@ -54,6 +55,8 @@ class ProjectionSettings:
     """Samples off the path before each fit, on the same minibatch; each costs one more gradient every `refresh`."""
     radius: float = 4.0
     """How far out probes lie, in steps of Adam as well."""
+    sketch: int = WIDTH
+    """Inner products come from images of so many entries where the actors have more, right to a percent; 0: exact."""
 
     def __post_init__(self) -> None:
         """One sentence for the first setting that cannot be."""
@@ -99,6 +102,7 @@ def make_projection(
         radius=settings.radius * training.actor_rate,
         cross_fit=not (settings.kind == "neural" and paper),
         flat=True,
+        sketch=settings.sketch or None,
     )
 
 
@@ -111,7 +115,7 @@ def after_looks(looked: Any, state: Any) -> Any:
     """The whole state again, from what it was after the look and what has become of the part."""
     if not isinstance(state, HodgeState):
         return state
-    return looked._replace(change=state.change, diagnostics=state.diagnostics)
+    return looked._replace(change=state.change, length=state.length, diagnostics=state.diagnostics)
 
 
 def projection_logs(state: HodgeState | None) -> dict[str, Array]:

@@ -13,10 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.flatten_util import ravel_pytree
 
 from hpml.geometry.history import KEEP, history_init
-from hpml.geometry.leaves import Tree
+from hpml.geometry.leaves import Tree, leaf_metric
 from hpml.geometry.span import empty_span
 from hpml.plugin.probes import Probes, check_probes
 from hpml.plugin.treatment import Diagnostics, HodgeState, Treatment
@@ -46,6 +45,7 @@ def hodge_projection(
     probe_in: str = "plane",
     cross_fit: bool = False,
     flat: bool = False,
+    sketch: int | None = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Treat the circulating part of a joint update.
@@ -71,7 +71,10 @@ def hodge_projection(
     - `cross_fit`: fill `held_out` of the diagnostics, for two more fits a refresh. Not for a network trained online.
     - `flat`: the history holds the parameters as one vector: one loop over it in place of one a leaf. Faster for trees
       of many arrays; they need one dtype, and M = I.
-    - `seed`: for the reservoir, for probes and for the projector's own draws.
+    - `sketch`: inner products are taken from images of so many entries, where the parameters have more (32,771 is a
+      good number; odd ones are). They are then right to a percent, and a push no longer reads the history, only the
+      direction does: half of the time. None: exact.
+    - `seed`: for the reservoir, for probes, for sketches and for the projector's own draws.
 
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
     halves=(a, b))` takes two independent estimates of the gradients, whose mean they are, and reports noise in the
@@ -79,6 +82,8 @@ def hodge_projection(
     `every` as well: it needs neither the history nor the fit.
     """
     _check(history, refresh, residual, share, keep, safeguard, lookahead if stride is None else stride, every)
+    if sketch is not None and sketch < 256:
+        raise ValueError(f"sketch needs at least 256 entries to mean anything, got {sketch}: None is exact.")
     around = Probes(probes, radius, probe_in)
     check_probes(around)
     projector = KernelProjector() if projector is None else projector
@@ -98,6 +103,7 @@ def hodge_projection(
         around,
         cross_fit,
         flat,
+        sketch,
         seed,
     )
     if flat and metric is not None:
@@ -110,13 +116,14 @@ def hodge_projection(
         change = None if every == 1 else jax.tree.map(jnp.zeros_like, params)
         if residual == "adjust":
             jax.eval_shape(lambda p: history_init(p, history), params)  # refuses what no mode can work with
-            return HodgeState(None, None, None, change, diagnostics)
+            return HodgeState(None, None, None, change, zero, diagnostics)
         # One more row where the sample before the newest is needed and may not be kept.
         spare = refresh + probes + (residual == "optimistic" and (keep != "recent" or probes > 0))
-        ring = history_init(ravel_pytree(params)[0] if flat else params, history, keep, spare, seed)
+        like = jax.eval_shape(lambda p: treat.packed(p, leaf_metric(metric, p)), params)
+        ring = history_init(like, history, keep, spare, seed)
         chart = empty_span(history, sum(leaf.size for leaf in jax.tree.leaves(params)))
         fit = projector.local_init(history, chart.basis.shape[-1], jax.random.key(seed))
-        return HodgeState(ring, chart, fit, change, diagnostics)
+        return HodgeState(ring, chart, fit, change, zero, diagnostics)
 
     def update(
         updates: Tree,

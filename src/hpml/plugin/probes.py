@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from hpml.geometry.arrays import Array
-from hpml.geometry.history import History, check_like, no_products, products_with, push_products
+from hpml.geometry.history import History, check_like, empty_row, no_products, products_with, push_products
 from hpml.geometry.leaves import Leaves, Tree
 from hpml.plugin.when import when
 
@@ -40,13 +40,15 @@ def push_probes(
     params: Tree,
     field: Tree,
     field_fn: Callable[[Tree], Tree],
+    pack: Callable[[Tree], Tree],
     metric: Leaves,
     key: Array,
     asked: Array,
 ) -> History:
     """The history with `probes.number` more samples around `params`, where `asked`.
 
-    `field` is F at `params` in ascent sign, and `field_fn` gives gradients of the loss.
+    `field` is F at `params` in ascent sign, `field_fn` gives gradients of the loss, and the history holds trees as
+    `pack` makes them.
     """
     start_key, draw_key = jax.random.split(key)
     length = probes.radius * sum(leaf.size for leaf in jax.tree.leaves(params)) ** 0.5
@@ -61,17 +63,18 @@ def push_probes(
             way = _unit(_normal(jax.random.fold_in(draw_key, number), params))
         point = jax.tree.map(lambda x, v: (x + length * v).astype(x.dtype), params, way)
         value = jax.tree.map(jnp.negative, field_fn(point))
-        check_like(history, value, "The result of field_fn")
+        packed = pack(point), pack(value)
+        check_like(history, packed[1], "The result of field_fn")
         answer = jax.tree.map(lambda a, b: a - b, value, field)
         along = _inner(answer, ahead)
         turned = _unit(jax.tree.map(lambda g, u: g - along * u, answer, ahead))
         across = jax.tree.map(lambda new, old: jnp.where(number == 0, new, old), turned, across)
-        return point, value, across
+        return *packed, across
 
     def push(carry: tuple[History, Tree], at: tuple[Array, Array]) -> tuple[tuple[History, Tree], None]:
         ring, across = carry
         point, value, across = when(
-            asked, lambda across: evaluate(*at, across), lambda across: (params, field, across), across
+            asked, lambda across: evaluate(*at, across), lambda across: (*empty_row(ring), across), across
         )
         products = when(
             asked,

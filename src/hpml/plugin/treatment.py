@@ -18,6 +18,7 @@ from hpml.geometry.history import (
     Products,
     check_like,
     combine_rows,
+    empty_row,
     lock_kept,
     no_products,
     products_with,
@@ -25,6 +26,7 @@ from hpml.geometry.history import (
     row_products,
 )
 from hpml.geometry.leaves import Leaves, Tree, leaf_metric
+from hpml.geometry.sketch import Sketched, sketch, worth_sketching
 from hpml.geometry.span import SpanChart, encode, encode_gap, path_return, row_coefficients, span_of
 from hpml.plugin.adjust import rotate_field
 from hpml.plugin.probes import Probes, push_probes
@@ -65,15 +67,16 @@ class Diagnostics(NamedTuple):
 
 
 class HodgeState(NamedTuple):
-    """The history, its chart, the projector's fit, the change held since the last look, and the diagnostics.
+    """The history, its chart, the projector's fit, the change held since the last look, |change|_M^2, and diagnostics.
 
-    With "adjust" only the last two; `change` is None where every update looks anew.
+    With "adjust" only the last three; `change` is None where every update looks anew.
     """
 
     history: History | None
     chart: SpanChart | None
     fit: Any
     change: Tree
+    length: Scalar
     diagnostics: Diagnostics
 
 
@@ -93,7 +96,16 @@ class Treatment(NamedTuple):
     probes: Probes
     cross_fit: bool
     flat: bool
+    sketch: int | None
     seed: int
+
+    def packed(self, tree: Tree, metric: Leaves) -> Tree:
+        """A tree as the history holds it."""
+        whole = ravel_pytree(tree)[0] if self.flat else tree
+        if not worth_sketching(tree, self.sketch):
+            return whole
+        assert self.sketch is not None
+        return Sketched(whole, sketch(tree, self.sketch, metric, self.seed))
 
     def update(
         self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool = False
@@ -106,8 +118,9 @@ class Treatment(NamedTuple):
         gap = None
         if halves is not None:  # a function, so that it costs nothing where nobody looks; of the ascent field: b - a
             gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *halves)  # noqa: E731
-        if hold and self.every > 1:
-            history, chart, fit, change, seen = state
+        held = hold and self.every > 1
+        if held:
+            history, chart, fit, change, _, seen = state
         elif self.residual == "adjust":
             change, seen = self.adjust(turn, grads, gap, state, params, field_fn, metric)
             history, chart, fit = None, None, None
@@ -115,12 +128,13 @@ class Treatment(NamedTuple):
             history, chart, fit, change, seen = self.project(turn, field, gap, state, params, field_fn, metric)
 
         # What is held from an earlier look may fit this update badly: the angle is checked at each.
-        energy, along = metric.inner(field, field), metric.inner(field, change)
-        length = metric.inner(change, change)
+        energy, along = metric.inner(grads, grads), -metric.inner(grads, change)
+        length = state.length if held else metric.inner(change, change)
         w = blend_weight(energy, along, length, self.safeguard)
         changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), grads, change)
         seen = seen._replace(step=old.step + 1, angle=_single(angle_between(energy, w * along, w**2 * length)))
-        return changed, HodgeState(history, chart, fit, None if self.every == 1 else change, seen)
+        kept = None if self.every == 1 else change
+        return changed, HodgeState(history, chart, fit, kept, _single(length), seen)
 
     def adjust(
         self, turn: Any, grads: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
@@ -153,14 +167,13 @@ class Treatment(NamedTuple):
         assert state.chart is not None
         ring: History = state.history
         old = state.diagnostics
-        pack = (lambda tree: ravel_pytree(tree)[0]) if self.flat else (lambda tree: tree)
+        pack = lambda tree: self.packed(tree, metric)  # noqa: E731
         unpack = ravel_pytree(params)[1] if self.flat else (lambda tree: tree)
         before, seen_before = ring.newest, ring.count > 0
         due = jnp.asarray(turn) & ((old.step // self.every + 1) % self.refresh == 0)
         if self.probes.number:
             key = jax.random.fold_in(jax.random.PRNGKey(self.seed), old.step)
-            packed_field = lambda x: pack(field_fn(unpack(x)))  # noqa: E731
-            ring = push_probes(ring, self.probes, pack(params), pack(field), packed_field, metric, key, due)
+            ring = push_probes(ring, self.probes, params, field, field_fn, pack, metric, key, due)
 
         def sample() -> tuple[Tree, Tree, Products]:
             x, F, G = pack(params), pack(field), None if gap is None else pack(gap())
@@ -171,8 +184,7 @@ class Treatment(NamedTuple):
             return x, F, products_with(ring, x, F, metric, G)
 
         def nothing() -> tuple[Tree, Tree, Products]:
-            empty = jax.tree.map(lambda buffer: jnp.zeros_like(buffer[0]), (ring.points, ring.field))
-            return *empty, no_products(len(ring.times), gap is not None)
+            return *empty_row(ring), no_products(len(ring.times), gap is not None)
 
         x, F, products = when(turn, sample, nothing)
         ring = push_products(ring, x, F, products, turn)
@@ -207,7 +219,8 @@ class Treatment(NamedTuple):
                 between = gap()
                 noise = _share(metric.inner(between, between), here.energy)
                 now = now._replace(noise=noise, clean_energy=_single(R_a @ R_b))
-            step = unpack(combine_rows(ring, *row_coefficients(chart, change, len(ring.times)), x))
+            step = combine_rows(ring, *row_coefficients(chart, change, len(ring.times)), x)
+            step = unpack(step.whole if isinstance(step, Sketched) else step)
             return jax.tree.map(lambda u, p: u.astype(jnp.result_type(p)), step, params), now
 
         change, seen = when(turn, look, lambda: (state.change, seen))

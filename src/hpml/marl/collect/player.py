@@ -29,8 +29,8 @@ class Player:
         if spec.image is not None:
             # Bytes b are seen as b / 127.5 - 1: a matter of the weights, and not of every picture.
             read = weights["sight.sprites.weight"]
-            self._read = read / np.float32(127.5)
-            self._offset = (weights["sight.sprites.bias"] - read.sum(-2))[..., None, :]
+            self._read = np.ascontiguousarray(read.swapaxes(-1, -2)) / np.float32(127.5)
+            self._offset = (weights["sight.sprites.bias"] - read.sum(-1))[..., None, :]
             height, width, channels = spec.image
             self._shape = (-(-height // spec.patch), -(-width // spec.patch), spec.patch, channels)
             rows, columns, side, _ = self._shape
@@ -72,7 +72,7 @@ class Player:
         return total
 
     def _layer(self, name: str, x: np.ndarray) -> np.ndarray:
-        y = (x[..., None, :] @ self._weights[f"{name}.weight"])[..., 0, :]
+        y = (self._weights[f"{name}.weight"] @ x[..., None])[..., 0]
         y += self._weights[f"{name}.bias"]
         return y
 

@@ -1,0 +1,79 @@
+"""A short image of a long vector in which inner products are nearly kept: a signed fold (a count sketch).
+
+Entry j of d goes with a random sign to place j mod m, and what meets there is added up. The image is linear and
+<Su, Sv> has the mean <u, v>; its standard deviation is at most about |u| |v| sqrt(2 / m), 0.8 % at the width below, as
+long as no few places hold most of the energy. So m is odd: the columns of matrices, whose widths are even, go to all
+places. A combination of n vectors that is found from their images deviates by about sqrt(n / m) of its length: 2 % with
+12, 4 % with 64.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array
+from hpml.geometry.leaves import Leaves, Tree
+
+WIDTH = 32_771  # a prime
+
+
+class Sketched(NamedTuple):
+    """A tree of parameters, or rows of such trees, beside its short image in the metric."""
+
+    whole: Tree
+    image: Tree
+
+
+def sketch(tree: Tree, width: int = WIDTH, metric: Leaves | None = None, seed: int = 0) -> tuple[Array, ...]:
+    """The image of M^(1/2) times a tree: one vector of this width, and one more where the metric has columns."""
+    folded, offset, dtype = None, 0, jnp.result_type(jnp.float32, *jax.tree.leaves(tree))
+    columns = []
+    for i, leaf in enumerate(jax.tree.leaves(tree)):
+        flat = jnp.asarray(leaf, dtype).reshape(-1)
+        weight = None if metric is None else metric.weight(i, dtype)
+        if metric is not None and metric.columns is not None:
+            columns.append(flat @ jnp.asarray(metric.columns, dtype))
+        scaled = flat if weight is None else flat * jnp.sqrt(weight)
+        part = jnp.roll(_fold(scaled, width, _signs(flat.size, offset, seed)), offset % width)
+        folded = part if folded is None else folded + part
+        offset += flat.size
+    assert folded is not None
+    return (folded, *columns)
+
+
+def worth_sketching(tree: Tree, width: int | None) -> bool:
+    """Whether a tree is so much longer than its image that making one pays."""
+    return width is not None and sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(tree)) >= 8 * width
+
+
+def _signs(size: int, offset: int, seed: int) -> Array:
+    """True where the sign turns: the top bit of a hash of the entry's number (the finaliser of MurmurHash3)."""
+    h = jnp.arange(size, dtype=jnp.uint32) + jnp.uint32(offset % 2**32)
+    h = h * jnp.uint32(0x9E3779B1) + jnp.uint32(seed % 2**32)
+    h = (h ^ (h >> 16)) * jnp.uint32(0x85EBCA6B)
+    h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
+    return h >> 31 == 1
+
+
+def _fold(v: Float[Array, " d"], width: int, turned: Array) -> Float[Array, " width"]:
+    """Signed entries added up by place."""
+    rows = -(-v.size // width)
+    signed = jnp.pad(jnp.where(turned, -v, v), (0, rows * width - v.size)).reshape(rows, width)
+    return signed[0] if rows == 1 else _add_rows(jax.lax.optimization_barrier(signed))
+
+
+@jax.custom_batching.custom_vmap
+def _add_rows(signed: Float[Array, "rows width"]) -> Float[Array, " width"]:
+    # A product with ones: XLA's CPU backend takes ten times as long over a sum, which it does not vectorise.
+    return jnp.matmul(jnp.ones(len(signed), signed.dtype), signed, precision=jax.lax.Precision.HIGHEST)
+
+
+@_add_rows.def_vmap
+def _(lanes: int, batched: Any, signed: Array) -> tuple[Array, bool]:
+    """The same for several seeds, as one product: many small ones are slow."""
+    _, rows, width = signed.shape
+    ones = jnp.kron(jnp.eye(lanes, dtype=signed.dtype), jnp.ones((1, rows), signed.dtype))
+    return jnp.matmul(ones, signed.reshape(lanes * rows, width), precision=jax.lax.Precision.HIGHEST), True
