@@ -24,7 +24,7 @@ def interval(values: np.ndarray, level: float) -> str:
 
 
 def evaluations(folder: Path) -> dict[int, np.ndarray]:
-    """Returns of the seeds at every evaluation that all of them had, by steps; a cell's seeds may lie in several runs."""
+    """Returns of the seeds at every evaluation that all had, by steps; a cell's seeds may lie in several runs."""
     found: dict[int, dict[int, float]] = {}
     for part in sorted(folder.glob("*/metrics/*.parquet")):
         table = pyarrow.parquet.read_table(part)

@@ -66,9 +66,9 @@ def test_the_metric_is_in_the_image():
 
 
 def test_short_vectors_are_not_worth_it():
-    assert worth_sketching({"a": jnp.zeros((8, 500))}, 500)
-    assert not worth_sketching({"a": jnp.zeros((7, 500))}, 500)
-    assert not worth_sketching({"a": jnp.zeros((8, 500))}, None)
+    assert worth_sketching({"a": jnp.zeros((4, 500))}, 500)
+    assert not worth_sketching({"a": jnp.zeros((3, 500))}, 500)
+    assert not worth_sketching({"a": jnp.zeros((4, 500))}, None)
 
 
 def test_a_sketched_history_has_the_matrices_of_the_images_and_the_rows_of_the_vectors():

@@ -46,7 +46,7 @@ def sketch(tree: Tree, width: int = WIDTH, metric: Leaves | None = None, seed: i
 
 def worth_sketching(tree: Tree, width: int | None) -> bool:
     """Whether a tree is so much longer than its image that making one pays."""
-    return width is not None and sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(tree)) >= 8 * width
+    return width is not None and sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(tree)) >= 4 * width
 
 
 def _signs(size: int, offset: int, seed: int) -> Array:

@@ -138,7 +138,9 @@ class Instrument:
 
     def _image(self, tree: Any) -> Array:
         """A tree as one vector, of its own entries or short."""
-        return sketch(tree, self.sketch)[0] if worth_sketching(tree, self.sketch) else ravel_pytree(tree)[0]
+        return jnp.asarray(
+            sketch(tree, self.sketch)[0] if worth_sketching(tree, self.sketch) else ravel_pytree(tree)[0]
+        )
 
     def _renew(self, small: History, chart: SpanChart, fit: Any, _: Shares) -> tuple[SpanChart, Any, Shares]:
         """A new chart and fit of the history, whose buffers are not needed."""

@@ -105,7 +105,7 @@ class Treatment(NamedTuple):
         if not worth_sketching(tree, self.sketch):
             return whole
         assert self.sketch is not None
-        return Sketched(whole, sketch(tree, self.sketch, metric, self.seed))
+        return Sketched(whole, sketch(whole, self.sketch, metric, self.seed))
 
     def update(
         self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool = False
