@@ -212,7 +212,7 @@ def _rebuild(template: Any, arrays: dict[str, np.ndarray], header: dict[str, Any
         if found.dtype != leaf.dtype or not _fits(found.shape, leaf.shape):
             raise ValueError(
                 f"{name} is {found.dtype}{list(found.shape)} in {path} and {leaf.dtype}{list(leaf.shape)} in the "
-                "program: the two were made with other settings."
+                "program: the two were made with other settings, or by other versions of hpml."
             )
         leaves.append(found if isinstance(leaf, np.ndarray | np.generic) else jnp.asarray(found))
     return jax.tree.unflatten(jax.tree.structure(template), leaves)

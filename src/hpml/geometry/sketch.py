@@ -4,7 +4,7 @@ Entry j of d goes with a random sign to place j mod m, and what meets there is a
 <Su, Sv> has the mean <u, v>; its standard deviation is at most about |u| |v| sqrt(2 / m), 0.8 % at the width below, as
 long as no few places hold most of the energy. So m is odd: the columns of matrices, whose widths are even, go to all
 places. A combination of n vectors that is found from their images deviates by about sqrt(n / m) of its length: 2 % with
-12, 4 % with 64.
+12, 4 % with 64. This runs inside compiled programs; `record/sketch.py` does the like for files, block by block.
 """
 
 import math
