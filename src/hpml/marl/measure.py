@@ -73,7 +73,7 @@ class Instrument:
 
     - `history`: the most samples that are kept.
     - `refresh`: updates from one fit to the next.
-    - `sketch`: the entries of the short images that stand for the actors' vectors, where those have more.
+    - `sketch`: the entries of the short images that stand for the actors' vectors, where those are four times as long.
     - `projector`: what splits the field, the kernel one unless given.
     """
 

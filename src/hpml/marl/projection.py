@@ -56,7 +56,7 @@ class ProjectionSettings:
     radius: float = 4.0
     """How far out probes lie, in steps of Adam as well."""
     sketch: int = WIDTH
-    """Inner products come from images of so many entries where the actors have more, right to a percent; 0: exact."""
+    """Entries of the images that inner products come from, where the actors have four times as many; 0: exact."""
 
     def __post_init__(self) -> None:
         """One sentence for the first setting that cannot be."""
