@@ -14,6 +14,7 @@ import time
 
 from hpml.experiment.build import plan
 from hpml.experiment.config import TrainConfig, complete
+from hpml.experiment.memory import keep_memory
 from hpml.marl.settings import Settings
 
 REFRESH = 8  # updates from one fit to the next
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("--substrate", default="bos_repeated")
     parser.add_argument("--rounds", type=int, default=12)
     options = parser.parse_args()
+    keep_memory()  # as `hpml train` does
     base = {"env": options.substrate, "settings": Settings()}
     courses = {
         (name, measure): plan(complete(TrainConfig(**{**base, **more, "measure": measure})))()

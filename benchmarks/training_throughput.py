@@ -29,6 +29,7 @@ from engine import bare
 
 from hpml.experiment.build import plan
 from hpml.experiment.config import TrainConfig, complete
+from hpml.experiment.memory import keep_memory
 from hpml.marl.env import Spec
 from hpml.marl.find import environment, resolve
 from hpml.marl.networks import patch_shape
@@ -127,6 +128,7 @@ def main() -> None:
     parser.add_argument("--peer", default="")
     parser.add_argument("--bare", action="store_true", help="measure the engine alone on all cores")
     options = parser.parse_args()
+    keep_memory()  # as `hpml train` does
     rate = matrix_rate()
     cores = len(os.sched_getaffinity(0))
     print(f"{jax.devices()[0].device_kind}, {cores} cores, {jnp.dtype(jnp.float32)}: {rate / 1e9:.0f} GFLOP/s")

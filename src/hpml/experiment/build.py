@@ -11,7 +11,6 @@ import jax
 import hpml.marl.algorithms
 from hpml.experiment.config import TrainConfig
 from hpml.experiment.course import Course
-from hpml.experiment.memory import keep_memory
 from hpml.marl.algorithm import Algorithm
 from hpml.marl.find import environment, resolve
 from hpml.marl.learner import Trainer
@@ -58,7 +57,6 @@ def plan(config: TrainConfig) -> Callable[[], Course]:
     trainer = Trainer(env.spec, algorithm(config.algo), config.settings, projection)
     if config.video != "none" and (env.spec.image is None or env.spec.image[-1] != 3):
         raise ValueError(f"{env.spec.name} has no picture to film: leave --video out.")
-    keep_memory()
     if env.compiled:
         from hpml.experiment.compiled import CompiledCourse
 

@@ -20,6 +20,7 @@ from hpml.experiment.checkpoint import checkpoints, load_checkpoint, save_checkp
 from hpml.experiment.config import MAY_CHANGE, TrainConfig, complete, to_json
 from hpml.experiment.course import Course, Row
 from hpml.experiment.evaluation import summarise
+from hpml.experiment.memory import keep_memory
 from hpml.experiment.metrics import MetricsWriter
 from hpml.experiment.progress import Watch
 from hpml.experiment.stopping import explained, interruptible
@@ -57,6 +58,7 @@ def train(
     console = console or Console(stderr=True)
     config = complete(config)
     device = use_device(config.device)
+    keep_memory()
     make = plan(config)
     stored, seeds = to_json(config), list(config.all_seeds)
     if config.resume:

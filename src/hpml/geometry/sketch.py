@@ -18,6 +18,7 @@ from hpml.geometry.arrays import Array
 from hpml.geometry.leaves import Leaves, Tree
 
 WIDTH = 32_771  # a prime
+WORTH = 4  # times longer than its image must a vector be: making images takes time as well
 
 
 class Sketched(NamedTuple):
@@ -45,8 +46,8 @@ def sketch(tree: Tree, width: int = WIDTH, metric: Leaves | None = None, seed: i
 
 
 def worth_sketching(tree: Tree, width: int | None) -> bool:
-    """Whether a tree is so much longer than its image that making one pays."""
-    return width is not None and sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(tree)) >= 4 * width
+    """Whether a tree is so long that an image of this width pays."""
+    return width is not None and sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(tree)) >= WORTH * width
 
 
 def _signs(size: int, offset: int, seed: int) -> Array:
