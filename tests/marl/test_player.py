@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hpml.marl.collect.hosted import draw_all, parameters
-from hpml.marl.collect.player import Player
+from hpml.marl.collect.player import Player, log_probs
 from hpml.marl.collect.worker import policies
 from hpml.marl.env import Observation, Spec
 from hpml.marl.networks import init_actors
@@ -65,8 +65,9 @@ def act(player, seen, memory, number):
 def test_the_player_is_the_actor(name, changes):
     spec, settings, actors, seen, memory = case(name, **changes)
     expected, known = learnt(spec, settings, actors, seen, memory)
-    actions, log_probs, after = act(player_of(spec, settings, actors), seen, memory, 0.4)
-    np.testing.assert_allclose(log_probs, expected[np.arange(AGENTS), actions], rtol=2e-5, atol=2e-5)
+    actions, logits, after = act(player_of(spec, settings, actors), seen, memory, 0.4)
+    found = log_probs(logits, actions)
+    np.testing.assert_allclose(found, expected[np.arange(AGENTS), actions], rtol=2e-5, atol=2e-5)
     assert (after is None) == (memory is None)
     if memory is not None:
         np.testing.assert_allclose(after, np.asarray(known)[:, 0], rtol=2e-5, atol=2e-5)
@@ -112,8 +113,8 @@ def test_draws_follow_the_policy(name):
     shares = np.stack([(played == action).mean(0) for action in range(ACTIONS)], -1)
     np.testing.assert_allclose(shares, expected, atol=2.0 / count)
     for last in (0.0, np.nextafter(np.float32(1), np.float32(0))):
-        actions, log_probs, _ = act(player, seen, None, last)
-        assert np.isfinite(log_probs).all()
+        actions, logits, _ = act(player, seen, None, last)
+        assert np.isfinite(log_probs(logits, actions)).all()
         assert expected[np.arange(AGENTS), actions].min() > 0
 
 

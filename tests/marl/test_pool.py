@@ -13,7 +13,7 @@ import pytest
 from marl import counting
 
 from hpml.marl.collect.hosted import parameters
-from hpml.marl.collect.player import Player
+from hpml.marl.collect.player import Player, log_probs
 from hpml.marl.collect.pool import STUBBORN, Pool
 from hpml.marl.collect.wire import episode_seed
 from hpml.marl.engine import package
@@ -192,9 +192,9 @@ def test_what_was_played_is_what_the_policy_does(memory):
             alone = slice(slot, slot + 1)
             seen = Observation(*(played[name][t, alone] for name in ("vector", "image", "mask")))
             known = played["memory"][t, alone] if memory else None
-            actions, log_probs, after = player.act(seen, known, draws[::-1][t, alone])
+            actions, logits, after = player.act(seen, known, draws[::-1][t, alone])
             assert np.array_equal(played["actions"][t, slot], actions[0])
-            assert np.array_equal(played["log_probs"][t, slot], log_probs[0])
+            assert np.array_equal(played["log_probs"][t, slot], log_probs(logits, actions)[0])
             if memory:
                 expected = np.zeros_like(after[0]) if played["done"][t, slot] else after[0]
                 assert np.array_equal(played["memory"][t + 1, slot], expected)

@@ -13,6 +13,8 @@ import numpy as np
 
 from hpml.marl.env import FORBIDDEN, Observation, Spec
 
+_ZERO = np.float32(0)
+
 
 class Player:
     """All agents' policies.
@@ -20,65 +22,53 @@ class Player:
     `weights` are the actor's parameters by their names in its tree ("sight.vector.weight"), agents first, or without
     that axis where one actor is shared. Where each environment has its own, theirs is a further first axis, and a
     shared actor then has an axis of one agent behind it.
+
+    A call of NumPy takes as long as the arithmetic of a layer here, so there are few: a bias is the weight of a last
+    input that is always 1, and what goes in lies in a `Desk` from one step to the next.
     """
 
     def __init__(self, spec: Spec, weights: Mapping[str, np.ndarray], shared: bool) -> None:
-        self._weights = dict(weights)
-        self._names = np.eye(spec.agents, dtype=np.float32) if shared else None
-        self._recurrent = "memory.weight_ih" in weights
+        self._spec, self._shared = spec, shared
+        self._desks: dict[int, Desk] = {}
+        seeing = ("sight.vector",) if spec.image is None else ("sight.picture", "sight.vector")
+        self._layers = [_join(weights, *names) for names in (seeing, ("hidden",), ("head",))]
+        self._memory = {name: array for name, array in weights.items() if name.startswith("memory.")}
         if spec.image is not None:
             # Bytes b are seen as b / 127.5 - 1: a matter of the weights, and not of every picture.
             read = weights["sight.sprites.weight"]
-            self._read = np.ascontiguousarray(read.swapaxes(-1, -2)) / np.float32(127.5)
-            self._offset = (weights["sight.sprites.bias"] - read.sum(-1))[..., None, :]
-            height, width, channels = spec.image
-            self._shape = (-(-height // spec.patch), -(-width // spec.patch), spec.patch, channels)
-            rows, columns, side, _ = self._shape
-            self._whole = (rows * side, columns * side) == (height, width)
-            self._spare = [(0, 0), (0, 0), (0, rows * side - height), (0, columns * side - width), (0, 0)]
+            offset = (weights["sight.sprites.bias"] - read.sum(-1))[..., None, :]
+            self._read = np.concatenate([read.swapaxes(-1, -2) / np.float32(127.5), offset], axis=-2)
 
     def act(self, seen: Observation, memory: Any, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
-        """Everybody's action and its log-probability, (environments, agents), and what is known afterwards.
+        """Everybody's action (environments, agents), the logits that it was drawn from, and what is known afterwards.
 
         `draws` (environments, agents) are uniform on [0, 1); `memory` is (environments, agents, units) or None.
         """
-        x = _relu(self._layer("hidden", _relu(self._see(seen))))
-        if self._recurrent:
-            memory = x = self._remember(x, memory)
-        logits = self._layer("head", x)
+        desk = self._desks.get(len(draws))
+        if desk is None:
+            desk = self._desks[len(draws)] = Desk(self._spec, self._shared, [w.shape[-1] for w in self._layers], draws)
+        if desk.squares is not None:
+            desk.lines[...] = desk.cut(seen.image)
+            np.maximum(np.matmul(desk.squares, self._read), _ZERO, out=desk.picture)
+        desk.vector[...] = seen.vector
+        first, second, head = self._layers
+        np.maximum(np.matmul(first, desk.inputs[0])[..., 0], _ZERO, out=desk.after[0])
+        hidden = np.matmul(second, desk.inputs[1])[..., 0]
+        if self._memory:
+            memory = desk.after[1][...] = self._remember(np.maximum(hidden, _ZERO), memory)
+        else:
+            np.maximum(hidden, _ZERO, out=desk.after[1])
+        logits = np.matmul(head, desk.inputs[2])[..., 0]
         if seen.mask is not None:
             logits = np.where(seen.mask, logits, np.float32(FORBIDDEN))
         # Reductions by name: the methods go through Python, and that is half of the time here.
-        logits -= np.maximum.reduce(logits, axis=-1, keepdims=True)
-        mass = np.add.accumulate(np.exp(logits), axis=-1)
-        total = mass[..., -1]
-        actions = np.add.reduce(mass <= (draws * total)[..., None], axis=-1)
-        taken = logits.reshape(-1, logits.shape[-1])[np.arange(actions.size), actions.reshape(-1)]
-        return actions, taken.reshape(actions.shape) - np.log(total), memory
-
-    def _see(self, seen: Observation) -> np.ndarray:
-        vector = seen.vector
-        if self._names is not None:
-            vector = np.concatenate([vector, np.broadcast_to(self._names, (len(vector), *self._names.shape))], -1)
-        total = self._layer("sight.vector", vector)
-        if seen.image is not None:
-            rows, columns, side, channels = self._shape
-            image = seen.image if self._whole else np.pad(seen.image, self._spare)
-            lines = image.reshape(*image.shape[:2], rows, side, columns, side * channels)
-            squares = lines.transpose(0, 1, 2, 4, 3, 5).astype(np.float32, order="C")
-            drawn = squares.reshape(*image.shape[:2], rows * columns, -1) @ self._read
-            drawn += self._offset
-            total += self._layer("sight.picture", _relu(drawn).reshape(*image.shape[:2], -1))
-        return total
-
-    def _layer(self, name: str, x: np.ndarray) -> np.ndarray:
-        y = (self._weights[f"{name}.weight"] @ x[..., None])[..., 0]
-        y += self._weights[f"{name}.bias"]
-        return y
+        mass = np.exp(logits - np.maximum.reduce(logits, axis=-1, keepdims=True))
+        np.add.accumulate(mass, axis=-1, out=mass)
+        return np.add.reduce(mass <= (draws * mass[..., -1])[..., None], axis=-1), logits, memory
 
     def _remember(self, x: np.ndarray, known: np.ndarray) -> np.ndarray:
         """A step of the gated unit, as equinox has it."""
-        weights = self._weights
+        weights = self._memory
         given = (weights["memory.weight_ih"] @ x[..., None])[..., 0] + weights["memory.bias"]
         kept = (weights["memory.weight_hh"] @ known[..., None])[..., 0]
         reset, hold, new = np.split(given, 3, -1)
@@ -87,8 +77,49 @@ class Player:
         return new + _sigmoid(hold + hold_kept) * (known - new)
 
 
-def _relu(x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, np.float32(0), out=x)
+class Desk:
+    """Where the layers' inputs for so many environments lie; the last number of each input is 1.
+
+    `inputs` are those of the three layers as columns, and `after` where the first two write theirs. `squares` are a
+    picture's, a row each, with `lines` to write their pixels by; `picture` and `vector` are parts of the first input.
+    """
+
+    def __init__(self, spec: Spec, shared: bool, sizes: list[int], draws: np.ndarray) -> None:
+        inputs = [np.ones((*draws.shape, size), np.float32) for size in sizes]
+        self.inputs = [x[..., None] for x in inputs]
+        self.after = [x[..., :-1] for x in inputs[1:]]
+        first = sizes[0] - 1 - spec.vector - (spec.agents if shared else 0)
+        self.vector = inputs[0][..., first : first + spec.vector]
+        if shared:
+            inputs[0][..., first + spec.vector : -1] = np.eye(spec.agents, dtype=np.float32)
+        self.squares = None
+        if spec.image is not None:
+            height, width, channels = spec.image
+            side, rows, columns = spec.patch, -(-height // spec.patch), -(-width // spec.patch)
+            self._shape = (*draws.shape, rows, side, columns, side * channels)
+            self._spare = ((0, 0), (0, 0), (0, rows * side - height), (0, columns * side - width), (0, 0))
+            self._whole = (rows * side, columns * side) == (height, width)
+            self.squares = np.ones((*draws.shape, rows * columns, side * side * channels + 1), np.float32)
+            self.lines = self.squares[..., :-1].reshape(*draws.shape, rows, columns, side, side * channels)
+            self.picture = inputs[0][..., :first].reshape(*draws.shape, rows * columns, -1)
+
+    def cut(self, image: np.ndarray) -> np.ndarray:
+        """Pictures in squares, the lines of each together."""
+        whole = image if self._whole else np.pad(image, self._spare)
+        return whole.reshape(self._shape).transpose(0, 1, 2, 4, 3, 5)
+
+
+def log_probs(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """The log-probability of each action."""
+    logits = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
+    taken = np.take_along_axis(logits, actions[..., None], axis=-1)[..., 0]
+    return taken - np.log(np.add.reduce(np.exp(logits), axis=-1))
+
+
+def _join(weights: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
+    """Layers that are added up, as one, with their biases as a last column."""
+    biases = [weights[f"{name}.bias"] for name in names]
+    return np.concatenate([*(weights[f"{name}.weight"] for name in names), np.sum(biases, 0)[..., None]], axis=-1)
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

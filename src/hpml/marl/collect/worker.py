@@ -1,4 +1,4 @@
-"""The process that plays: its slots' rollouts, a few at a time, and their next episodes are built meanwhile.
+"""The process that plays: its slots' rollouts, a few at a time, and builds their next episodes in between.
 
 It imports no JAX. A few slots play all their steps before the next ones begin, since many engines that take turns push
 each other out of the processor's memory. Results go straight into the shared arrays. An environment may offer
@@ -10,31 +10,29 @@ import importlib
 import os
 import select
 import sys
-import threading
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from hpml.marl.collect import wire
-from hpml.marl.collect.player import Player
+from hpml.marl.collect.building import Builder, Building
+from hpml.marl.collect.player import Player, log_probs
 from hpml.marl.collect.shared import POLICY, attach
 from hpml.marl.env import Env, Observation
 
 IDLE = 5  # milliseconds without a command, after which there is time to tidy up
-BEHIND = 5  # how much less urgent building is, in the system's units of niceness
-TOGETHER = 4  # slots that play side by side, as many as stay in the processor's memory
+TOGETHER = 4  # slots that play side by side at most, and the bytes of their pictures: larger worlds see more, and
+TOGETHER_SEEN = 1 << 16  # engines that take turns then push each other out of the processor's memory
 LEFT_OVER = 4  # finished episodes that may wait for such a time; of more, one goes with every rollout
 
 
 class Lane:
     """A slot being played: its episode, and the next one in the making."""
 
-    def __init__(
-        self, env: Env, slot: wire.Slot, job: wire.Job, arrays: dict[str, np.ndarray], builder: ThreadPoolExecutor
-    ):
+    def __init__(self, env: Env, slot: wire.Slot, job: wire.Job, arrays: dict[str, np.ndarray], builder: Builder):
         self.env, self.index, self.place = env, slot.index, slot.place
         self._seed, self._episodes = (slot.seed, job.stream, slot.environment), job.episodes
         self._arrays, self._builder = arrays, builder
@@ -45,7 +43,7 @@ class Lane:
         if self._episodes is None or slot.episode < self._episodes:
             self.state, self._seen = self._reset(slot.episode)
             self._replay(slot.actions)
-        self._next: Future[tuple[Any, Observation]] | None = None
+        self._next: Building | None = None
 
     def _reset(self, episode: int) -> tuple[Any, Observation]:
         return self.env.reset(wire.episode_seed(*self._seed, episode))
@@ -62,7 +60,7 @@ class Lane:
     def build_ahead(self) -> None:
         """Begin to build the next episode, if there is to be one."""
         if self._episodes is None or self.episode + 1 < self._episodes:
-            self._next = self._builder.submit(self._reset, self.episode + 1)
+            self._next = self._builder.order(partial(self._reset, self.episode + 1))
 
     def show(self) -> None:
         """The current observation into the arrays of time 0."""
@@ -110,24 +108,46 @@ class Lane:
                 self._arrays[name][t, self.index] = value
 
 
+class Part:
+    """Lanes that play side by side, and what they see and do at each time, as views into the arrays."""
+
+    def __init__(self, lanes: list[Lane], arrays: dict[str, np.ndarray], actions: int):
+        self.lanes, self._arrays = lanes, arrays
+        self._slots = slice(lanes[0].index, lanes[-1].index + 1)
+        acts = arrays["actions"][:, self._slots]
+        self._turns = [self._turn(t) for t in range(len(acts))] if "draws" in arrays else []
+        self._logits = np.zeros((*acts.shape, actions), np.float32)
+
+    def _turn(self, t: int) -> tuple[Any, ...]:
+        at = lambda name, t: self._arrays[name][t, self._slots] if name in self._arrays else None  # noqa: E731
+        known, then = at("memory", t), at("memory", t + 1)
+        return seen_at(self._arrays, t, self._slots), known, at("draws", t), at("actions", t), then
+
+    def play(self, steps: int, player: Player | None) -> list[Any]:
+        """A rollout, by the policies or by the actions that are there; the states of episodes that ended."""
+        over = []
+        for t in range(steps):
+            if player is not None:
+                seen, known, draws, actions, then = self._turns[t]
+                actions[...], self._logits[t], known = player.act(seen, known, draws)
+                if then is not None:
+                    then[...] = known
+            over += [ended for lane in self.lanes if (ended := lane.step(t)) is not None]
+        if player is not None:
+            actions = self._arrays["actions"][:steps, self._slots]
+            self._arrays["log_probs"][:steps, self._slots] = log_probs(self._logits[:steps], actions)
+        return over
+
+
 def seen_at(arrays: Mapping[str, np.ndarray], t: int, slots: int | slice) -> Observation:
     """What is seen at time t, as views."""
     found = {name: arrays.get(name) for name in Observation._fields}
     return Observation(**{name: None if array is None else array[t, slots] for name, array in found.items()})
 
 
-def act(arrays: Mapping[str, np.ndarray], t: int, slots: slice, player: Player) -> None:
-    """The policies' actions at time t in some slots."""
-    known = arrays["memory"][t, slots] if "memory" in arrays else None
-    actions, log_probs, known = player.act(seen_at(arrays, t, slots), known, arrays["draws"][t, slots])
-    arrays["actions"][t, slots], arrays["log_probs"][t, slots] = actions, log_probs
-    if known is not None:
-        arrays["memory"][t + 1, slots] = known
-
-
-def side_by_side(lanes: list[Lane]) -> list[list[Lane]]:
-    """Neighbours, a few at a time, as evenly as it goes."""
-    parts = -(-len(lanes) // TOGETHER)
+def side_by_side(lanes: list[Lane], picture: int) -> list[list[Lane]]:
+    """Neighbours, a few at a time, as evenly as it goes; `picture` is how many bytes each of them sees."""
+    parts = -(-len(lanes) // max(1, min(TOGETHER, TOGETHER_SEEN // max(picture, 1))))
     cuts = [len(lanes) * i // parts for i in range(parts + 1)]
     return [lanes[first:last] for first, last in pairwise(cuts)]
 
@@ -140,19 +160,12 @@ def policies(arrays: Mapping[str, np.ndarray], places: list[int], shared: bool) 
     return {name: array[:, None] for name, array in every.items()} if shared else every
 
 
-def _step_back() -> None:
-    """Building leaves the core to stepping; Linux has a priority for each thread."""
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + BEHIND)
-
-
 def work(commands: int, replies: int, memory: int) -> None:
     """Play until the parent is gone."""
     job: wire.Job = wire.receive_object(commands)
     arrays = attach(memory, job.fields)
     env = importlib.import_module(job.family).make(job.name, **job.options)
-    builder = ThreadPoolExecutor(1, initializer=_step_back)
+    builder = Builder()
     lanes: list[Lane] = []
     for slot in job.slots:
         if select.select([commands], [], [], 0)[0]:  # Nothing is said before everything is ready: the parent is gone.
@@ -164,23 +177,25 @@ def work(commands: int, replies: int, memory: int) -> None:
     for lane in lanes:
         lane.build_ahead()
     policy = {name.removeprefix(POLICY): array for name, array in arrays.items() if name.startswith(POLICY)}
+    picture = arrays["image"][0, 0].nbytes if "image" in arrays else 0
+    parts = [Part(few, arrays, env.spec.actions) for few in side_by_side(lanes, picture)]
     over: list[Any] = []
     listening = select.poll()
     listening.register(commands, select.POLLIN)
     while True:
+        builder.resting.set()
         while over and not listening.poll(IDLE):
             env.close(over.pop())
         if len(over) > LEFT_OVER:
             env.close(over.pop())
         kind, steps = wire.receive(commands)
-        for part in side_by_side(lanes):
-            slots = slice(part[0].index, part[-1].index + 1)
-            own = policies(policy, [lane.place for lane in part], job.shared)
-            player = Player(env.spec, own, job.shared) if kind == wire.ACT else None
-            for t in range(steps):
-                if player is not None:
-                    act(arrays, t, slots, player)
-                over += [ended for lane in part if (ended := lane.step(t)) is not None]
+        builder.resting.clear()
+        players: dict[tuple[int, ...], Player] = {}
+        for part in parts:
+            places = tuple(lane.place for lane in part.lanes)
+            if kind == wire.ACT and places not in players:
+                players[places] = Player(env.spec, policies(policy, list(places), job.shared), job.shared)
+            over += part.play(steps, players.get(places))
         wire.send(replies, wire.READY, steps)
 
 
