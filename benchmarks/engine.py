@@ -12,6 +12,7 @@ many cores give bare, builds included. All but the pool is in processor time.
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -52,22 +53,26 @@ def look(engine: Engine, image: np.ndarray, rewards: np.ndarray) -> None:
         rewards[player] = engine._lab.observation(f"{player + 1}.REWARD")
 
 
-def bare(env: meltingpot.MeltingPot, substrate: Substrate) -> Speed:
+def shipped(env: meltingpot.MeltingPot) -> Shipped:
+    return Shipped(env.substrate.name, env.substrate.roles, env.substrate.config)
+
+
+def bare(env: meltingpot.MeltingPot, substrate: Substrate, clock: Callable[[], float] = time.process_time) -> Speed:
     agents, draw = env.spec.agents, np.random.default_rng(0)
     image, rewards = np.zeros((agents, *env.spec.image), np.uint8), np.zeros(agents, np.float32)
     building = stepping = 0.0
     steps = episodes = 0
     while building + stepping < SECONDS or episodes < 2:
-        start = time.process_time()
+        start = clock()
         engine = None  # Freeing the last one belongs to the building of the next.
         engine = Engine(substrate, episodes + 1)
-        built = time.process_time()
+        built = clock()
         done = False
         while not done:
             done = engine.advance(draw.integers(env.spec.actions, size=agents))
             look(engine, image, rewards)
             steps += 1
-        building, stepping = building + built - start, stepping + time.process_time() - built
+        building, stepping = building + built - start, stepping + clock() - built
         episodes += 1
     return Speed(steps / stepping, steps / (stepping + building), building / episodes)
 
@@ -106,10 +111,9 @@ def main() -> None:
     print(f"{cores} cores; environment steps a second (players in brackets)")
     for name in sys.argv[1:] or SUBSTRATES:
         env = meltingpot.make(name)
-        shipped = bare(env, Shipped(env.substrate.name, env.substrate.roles, env.substrate.config))
-        ours = bare(env, env.substrate)
+        theirs, ours = bare(env, shipped(env)), bare(env, env.substrate)
         line = f"{name} ({env.spec.agents})"
-        for label, speed in (("as shipped", shipped), ("our level", ours)):
+        for label, speed in (("as shipped", theirs), ("our level", ours)):
             line += f"; {label}: bare {speed.bare:,.0f}, build {speed.build * 1e3:.0f} ms"
             line += f", with builds {speed.with_builds:,.0f}"
         line += f"; in turn {in_turn(env):,.0f}"

@@ -12,6 +12,7 @@ from hpml.experiment.build import algorithm
 from hpml.experiment.checkpoint import load_checkpoint, save_checkpoint
 from hpml.experiment.compiled import CompiledCourse
 from hpml.experiment.hosted import HostedCourse
+from hpml.experiment.turns import Turns
 from hpml.marl.find import environment
 from hpml.marl.learner import Trainer
 from hpml.marl.settings import Settings
@@ -114,6 +115,44 @@ def test_a_seed_alone_is_the_same_seed_in_a_batch():
     for x, y in zip(batch.evaluate(2, 8)[1], alone.evaluate(2, 8)[0], strict=True):
         np.testing.assert_allclose(x, y, atol=1e-5)
     for course in (batch, alone):
+        course.close()
+
+
+def turns(workers=2):
+    return Turns([hosted((3, 4), workers), hosted((5,), workers)])
+
+
+def test_groups_that_take_turns_are_each_alone_to_the_last_bit():
+    groups, alone = turns(), [hosted((3, 4)), hosted((5,))]
+    found, expected = timeless(groups.advance(3)), [timeless(course.advance(3)) for course in alone]
+    assert found == [[*first, *second] for first, second in zip(*expected, strict=True)]
+    assert groups.advance(1).finite.shape == (1, 3)
+    for played, other in zip(groups.evaluate(4, 2), [*alone[0].evaluate(4, 2), *alone[1].evaluate(4, 2)], strict=True):
+        assert played.returns.shape == other.returns.shape
+    for course in (groups, *alone):
+        course.close()
+
+
+def test_groups_that_take_turns_go_on_where_the_checkpoint_was_taken(tmp_path):
+    """One of them is at play when it is taken, and one of its workers dies; a course without groups reads it too."""
+    whole, other, single = turns(), turns(workers=1), hosted((3, 4, 5))
+    whole.advance(2)
+    os.kill(whole._groups[0].pool.processes()[0], signal.SIGKILL)
+    save_checkpoint(tmp_path, 2, whole.tree())
+    other.restore(load_checkpoint(tmp_path, other.template()).tree)
+    single.restore(load_checkpoint(tmp_path, single.template()).tree)
+    found, expected, ungrouped = (course.advance(2) for course in (whole, other, single))
+    # In the first of the two updates, or in the second where it had played its part already.
+    assert sum(seeds[0].pop("workers_replaced") for seeds in found.rows) == 1.0
+    for seeds in [*found.rows, *expected.rows]:
+        for row in seeds:
+            row.pop("workers_replaced", None)
+    assert timeless(found) == timeless(expected)
+    assert bits(whole.tree()) == bits(other.tree())
+    for rows, others in zip(found.rows, ungrouped.rows, strict=True):
+        for row, same in zip(rows, others, strict=True):
+            assert row["episodes"] == same["episodes"]
+    for course in (whole, other, single):
         course.close()
 
 

@@ -6,6 +6,8 @@ how many workers there are, and what else is played, changes nothing. The polici
     pool.play(policy, draws)         # a rollout of every slot: what is seen, done and drawn stands in the arrays
     pool.carry()                     # what was seen last is what the next rollout begins with
 
+`begin` and `finish` are the two halves of `play`, for those who have something to do meanwhile.
+
 Where an episode ends, what is seen next is the first observation of the next episode. Nothing of an environment's
 inside is ever saved: a slot is its episode's number and the actions so far, and is rebuilt by playing them again.
 """
@@ -108,12 +110,17 @@ class Pool:
 
     def play(self, policy: Mapping[str, np.ndarray], draws: np.ndarray) -> None:
         """A rollout of every slot by the policies; `draws` (steps, slots, agents) are uniform on [0, 1)."""
+        self.begin(policy, draws)
+        self.finish()
+
+    def begin(self, policy: Mapping[str, np.ndarray], draws: np.ndarray) -> None:
+        """Let the workers play a rollout; until `finish` the arrays are theirs, and `state` is that before it."""
         if not self._policy:
             raise ValueError("this pool knows no policy: give the shapes of its parameters when it is made.")
         for name in self._policy:
             self.arrays[POLICY + name][:] = policy[name]
         self.arrays["draws"][:] = draws
-        self._roll(wire.ACT, self.steps)
+        self._tell(wire.ACT, self.steps)
 
     def follow(self, actions: Any) -> None:
         """A rollout of every slot with these actions, (steps, slots, agents)."""
@@ -126,7 +133,15 @@ class Pool:
         if acts.dtype.kind not in "iu" or acts.min() < 0 or acts.max() >= spec.actions:
             raise ValueError(f"actions of {spec.name} are the integers 0 to {spec.actions - 1}.")
         self.arrays["actions"][: len(acts)] = acts
-        self._roll(wire.FOLLOW, len(acts))
+        self._tell(wire.FOLLOW, len(acts))
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for the rollout that the workers were told to play."""
+        for worker in self._workers:
+            while worker.told is not None:
+                self._hear(worker)
+        self._record(self._told)
 
     def carry(self) -> None:
         """What was seen last becomes what is seen first: before the next rollout."""
@@ -174,13 +189,10 @@ class Pool:
                 "go on with the seeds and environments of that run."
             )
 
-    def _roll(self, kind: int, steps: int) -> None:
+    def _tell(self, kind: int, steps: int) -> None:
+        self._told = steps
         for worker in self._workers:
             worker.tell(kind, steps)
-        for worker in self._workers:
-            while worker.told is not None:
-                self._hear(worker)
-        self._record(steps)
 
     def _record(self, steps: int) -> None:
         """Note what was played of each slot's episode, which is how it is rebuilt."""
