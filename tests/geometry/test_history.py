@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpml.geometry.history import History, combine_rows, history_init, history_push, lock_kept
+from hpml.geometry.history import FEW_ROWS, History, combine_rows, history_init, history_push, lock_kept
 from hpml.geometry.metric import Dense, Diagonal, LowRank
 
 
@@ -172,16 +172,29 @@ def test_locked_rows_outlive_as_many_pushes_as_there_are_spare_rows():
                 np.testing.assert_array_equal(np.asarray(history.times)[locked], times[locked])
 
 
-def test_combination_of_rows_is_that_of_differences():
+@pytest.mark.parametrize("count", [3, FEW_ROWS + 3])
+def test_combination_of_rows_is_that_of_differences(count):
     params = {"a": jnp.zeros((3, 2)), "b": jnp.zeros(5)}
-    history = run(sequence(params, 9, 0), sequence(params, 9, 1), history_init(params, 4))
     rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, len(history.times)))
-    at = jax.tree.map(lambda leaf: leaf[0], sequence(params, 1, 5))
-    got = combine_rows(history, jnp.asarray(a), jnp.asarray(b), at)
-    for part, X, F, x in zip(*map(jax.tree.leaves, (got, history.points, history.field, at)), strict=True):
-        want = np.tensordot(a, np.asarray(X) - np.asarray(x), 1) + np.tensordot(b, np.asarray(F), 1)
-        np.testing.assert_allclose(part, want, atol=1e-5)
+
+    def case(seed):
+        history = run(sequence(params, 40, seed), sequence(params, 40, seed + 1), history_init(params, 30))
+        rows = jnp.asarray(rng.permutation(len(history.times))[:count])
+        a, b = rng.normal(size=(2, count))
+        at = jax.tree.map(lambda leaf: leaf[0], sequence(params, 1, seed + 2))
+        return history, rows, jnp.asarray(a), jnp.asarray(b), at
+
+    cases = [case(0), case(3)]
+    lanes = jax.jit(jax.vmap(combine_rows))(*jax.tree.map(lambda *leaves: jnp.stack(leaves), *cases))
+    for lane, one in enumerate(cases):
+        history, rows, a, b, at = one
+        together = [part[lane] for part in jax.tree.leaves(lanes)]
+        places = [jax.tree.leaves(tree) for tree in (combine_rows(*one), history.points, history.field, at)]
+        for part, X, F, x, beside in zip(*places, together, strict=True):
+            X, F = np.asarray(X)[rows], np.asarray(F)[rows]
+            want = np.tensordot(np.asarray(a), X - np.asarray(x), 1) + np.tensordot(np.asarray(b), F, 1)
+            np.testing.assert_allclose(part, want, atol=3e-5)
+            np.testing.assert_allclose(beside, want, atol=3e-5)
 
 
 def test_a_sample_that_is_not_finite_is_left_out():

@@ -81,7 +81,6 @@ def test_a_sketched_history_has_the_matrices_of_the_images_and_the_rows_of_the_v
     for x, f in zip(points, field, strict=True):
         short = jax.jit(history_push)(short, sketch(x, WIDTH), sketch(f, WIDTH))
     np.testing.assert_allclose(history.matrices, short.matrices, rtol=1e-6, atol=1e-5)
-    a, b = DRAW.normal(size=(2, len(history.times)))
-    a[6:] = b[6:] = 0.0
-    got = combine_rows(history, jnp.asarray(a), jnp.asarray(b), both(jnp.zeros(4500)))
-    np.testing.assert_allclose(got.whole, a[:6] @ points + b[:6] @ field, atol=1e-4)
+    a, b = DRAW.normal(size=(2, 6))
+    got = combine_rows(history, jnp.arange(6), jnp.asarray(a), jnp.asarray(b), both(jnp.zeros(4500)))
+    np.testing.assert_allclose(got.whole, a @ points + b @ field, atol=1e-4)

@@ -56,7 +56,7 @@ def test_the_way_in_and_back(dtype):
         X, F = np.asarray(history.points, np.float64)[used], np.asarray(history.field, np.float64)[used]
         basis = np.linalg.qr(np.concatenate([X[1:] - X[0], F]).T)[0]
         for vector, coordinates in ((x - X.mean(0), y), (f, g)):
-            back = combine_rows(history, *row_coefficients(chart, coordinates, len(history.times)), x)
+            back = combine_rows(history, chart.rows, *row_coefficients(chart, coordinates), x)
             np.testing.assert_allclose(back, basis @ (basis.T @ np.asarray(vector)), atol=tolerance)
             want = np.linalg.norm(basis.T @ np.asarray(vector))
             np.testing.assert_allclose(np.linalg.norm(coordinates), want, rtol=tolerance)

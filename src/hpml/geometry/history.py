@@ -30,6 +30,7 @@ KEEP = ("recent", "reservoir", "thinned")
 CHUNK_ENTRIES = 1 << 20
 CHUNK_WIDTH = 1 << 16  # terms that are added up in float32: with 200,000 of one sign a sum is wrong by 2e-6
 CACHE_ENTRIES = 1 << 22  # a buffer that the processor keeps beside its cores is read as it lies, as often as needed
+FEW_ROWS = 24  # of which a combination reads only those that count; with more of them a product with all is faster
 CACHE_WIDTH = 1 << 18  # terms, as above: more are cut into chunks for their rounding
 
 
@@ -270,19 +271,44 @@ def row_products(history: History, row: Int[Array, ""]) -> Products:
         return Products(D[:, row], A[:, row], A[row], Q[:, row], Q[row, row])
 
 
-def combine_rows(history: History, on_points: Float[Array, " rows"], on_field: Float[Array, " rows"], at: Tree) -> Tree:
-    """sum_i a_i (x_i - x) + b_i F_i, a tree like the parameters, with x = `at`.
+def combine_rows(
+    history: History, rows: Int[Array, " n"], on_points: Float[Array, " n"], on_field: Float[Array, " n"], at: Tree
+) -> Tree:
+    """sum_i a_i (x_i - x) + b_i F_i over these rows, a tree like the parameters, with x = `at`.
 
     The rounding of a X - (sum a) x is that of points perturbed by one unit in their last place, the accuracy that the
-    points have themselves, so the product runs on the buffers as they are.
+    points have themselves, so the sum runs on the buffers as they are.
     """
 
     def leaf(X: Array, F: Array, x: Any) -> Array:
         a, b = on_points.astype(X.dtype), on_field.astype(X.dtype)
-        flat = a @ X.reshape(X.shape[0], -1) + b @ F.reshape(F.shape[0], -1)
-        return flat.reshape(X.shape[1:]) - a.sum() * jnp.asarray(x, X.dtype)
+        total = _combine_few(X, F, rows, a, b) if len(rows) <= FEW_ROWS else _combine_all(X, F, rows, a, b)
+        return total - a.sum() * jnp.asarray(x, X.dtype)
 
     return jax.tree.map(leaf, history.points, history.field, at)
+
+
+def _combine_all(X: Array, F: Array, rows: Array, a: Array, b: Array) -> Array:
+    """A product with the buffers, which have 0 for the rows that do not count."""
+    a, b = (jnp.zeros(len(X), X.dtype).at[rows].add(c) for c in (a, b))
+    return (a @ X.reshape(len(X), -1) + b @ F.reshape(len(F), -1)).reshape(X.shape[1:])
+
+
+@jax.custom_batching.custom_vmap
+def _combine_few(X: Array, F: Array, rows: Array, a: Array, b: Array) -> Array:
+    """One loop over the entries in which every row that counts is read once, and no other."""
+    total = jnp.zeros(X.shape[1:], X.dtype)
+    for i in range(len(rows)):
+        x, f = (jax.lax.dynamic_index_in_dim(B, rows[i], 0, keepdims=False) for B in (X, F))
+        total = total + (a[i] * x + b[i] * f)
+    return total
+
+
+@_combine_few.def_vmap
+def _(lanes: int, batched: Any, *args: Array) -> tuple[Array, bool]:
+    """The same for several seeds, one after the other: a gather of rows that differ between them is slow."""
+    of = lambda lane: [value[lane] if has else value for value, has in zip(args, batched, strict=True)]  # noqa: E731
+    return jnp.stack([_combine_few(*of(lane)) for lane in range(lanes)]), True
 
 
 def check_like(history: History, tree: Tree, name: str) -> None:

@@ -89,16 +89,14 @@ def encode_gap(chart: SpanChart, products: Products) -> Float[Array, " r"]:
 
 
 def row_coefficients(
-    chart: SpanChart, coordinates: Float[Array, " r"], rows: int
-) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
-    """The vector with these coordinates as sum_i a_i (x_i - x) + b_i F_i over the rows; sum a = 0, so x is free."""
+    chart: SpanChart, coordinates: Float[Array, " r"]
+) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """The vector with these coordinates as sum_i a_i (x_i - x) + b_i F_i over `rows`; sum a = 0, so x is free."""
     n = len(chart.rows)
     with jax.enable_x64(True):
         m = chart.mask.astype(jnp.float64)
         c = _apply(_basis(chart), coordinates.astype(jnp.float64))
-        a = (c[:n] - _mean(c[None, :n], m)[0]) * m
-        zero = jnp.zeros(rows, jnp.float64)
-        return zero.at[chart.rows].add(a), zero.at[chart.rows].add(c[n:] * m)
+        return (c[:n] - _mean(c[None, :n], m)[0]) * m, c[n:] * m
 
 
 def path_return(history: History, chart: SpanChart) -> Float[Array, ""]:

@@ -219,7 +219,7 @@ class Treatment(NamedTuple):
                 between = gap()
                 noise = _share(metric.inner(between, between), here.energy)
                 now = now._replace(noise=noise, clean_energy=_single(R_a @ R_b))
-            step = combine_rows(ring, *row_coefficients(chart, change, len(ring.times)), x)
+            step = combine_rows(ring, chart.rows, *row_coefficients(chart, change), x)
             step = unpack(step.whole if isinstance(step, Sketched) else step)
             return jax.tree.map(lambda u, p: u.astype(jnp.result_type(p)), step, params), now
 
