@@ -99,41 +99,6 @@ def test_every_number_is_where_it_belongs():
             assert arrays["done"][t, slot] == step.done
 
 
-def step_by_step(pool, rollout=0, kill=None):
-    """The same, a step of a half at a time, with both halves on the way; a worker may end at a step of a half."""
-    chosen = actions_of(pool, rollout).reshape(STEPS, len(SEEDS), ENVIRONMENTS, -1)
-    actions = pool.arrays["actions"].reshape(chosen.shape)
-    for t in range(STEPS):
-        for half in range(2):
-            if t > 0:
-                pool.stepped()
-            actions[t, :, pool.half(half)] = chosen[t, :, pool.half(half)]
-            if kill == (rollout, t, half):
-                kill_at(pool, 1, "told")
-            pool.step(t, half)
-    pool.stepped()
-    pool.stepped()
-    pool.record()
-    played = {name: array.copy() for name, array in pool.arrays.items()}
-    pool.carry()
-    return played
-
-
-@pytest.mark.parametrize("kill", [None, (0, 0, 0), (0, 5, 1), (1, 3, 0)])
-def test_halves_that_take_turns_play_the_same(kill):
-    with open_pool() as pool:
-        expected, state = [play(pool, rollout) for rollout in range(3)], pool.state()
-    with open_pool(halves=True) as pool:
-        found = [step_by_step(pool, rollout, kill) for rollout in range(3)]
-        assert pool.replaced == (kill is not None)
-        same(pool.state(), state)
-        # Every worker has something to do in both halves, so that none waits for the others.
-        halves = [{slot % ENVIRONMENTS < pool.half(1).start for slot in worker.slots} for worker in pool._workers]
-        assert all(len(own) == 2 for own in halves)
-    for one, other in zip(found, expected, strict=True):
-        same(one, other)
-
-
 def test_a_slot_plays_the_same_beside_other_seeds():
     with open_pool() as pool:
         both = play(pool)
