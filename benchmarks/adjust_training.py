@@ -34,7 +34,6 @@ from hpml.marl.algorithms.ia2c import IA2C
 from hpml.marl.algorithms.mappo import MAPPO
 from hpml.marl.env import Observation, Spec
 from hpml.marl.learner import Learner, Trainer
-from hpml.marl.policy import draw_by_keys
 from hpml.marl.rollout import Rollout
 from hpml.marl.settings import Settings
 from hpml.plugin.hodge import hodge_projection
@@ -90,7 +89,7 @@ def play(trainer: Trainer, actors: Any, payoffs: Any, allowed: Any, key: Any) ->
     def turn(memory: Any, t: Any) -> tuple[Any, Any]:
         keys = jax.random.split(jax.random.fold_in(key, t), E)
         starts = jnp.broadcast_to(t == 0, (E,))
-        played = trainer.act(actors, observation, memory, starts, draw_by_keys(keys))
+        played = trainer.act(actors, observation, memory, starts, keys)
         return played.memory, (memory, played, probabilities(memory, t))
 
     def probabilities(memory: Any, t: Any) -> Any:

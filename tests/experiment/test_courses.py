@@ -12,6 +12,7 @@ from hpml.experiment.build import algorithm
 from hpml.experiment.checkpoint import load_checkpoint, save_checkpoint
 from hpml.experiment.compiled import CompiledCourse
 from hpml.experiment.hosted import HostedCourse
+from hpml.experiment.turns import Turns
 from hpml.marl.find import environment
 from hpml.marl.learner import Trainer
 from hpml.marl.settings import Settings
@@ -39,9 +40,8 @@ def quick():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-def hosted(seeds=(3, 4), workers=2, central=False):
-    trainer = Trainer(Counting.spec, algorithm("ippo"), SETTINGS)
-    return HostedCourse(trainer, Counting(), PLACE, seeds, workers, measure=False, central=central)
+def hosted(seeds=(3, 4), workers=2):
+    return HostedCourse(Trainer(Counting.spec, algorithm("ippo"), SETTINGS), Counting(), PLACE, seeds, workers, False)
 
 
 def compiled(measure):
@@ -81,25 +81,9 @@ def test_agents_learn_to_count_and_returns_are_in_the_environments_units():
         assert all(row["return"] > 3.0 for row in last)
 
 
-def test_policies_on_the_device_play_as_those_in_the_workers_do():
-    central, usual = hosted(central=True), hosted()
-    found, expected = central.advance(3), usual.advance(3)
-    for rows, others in zip(found.rows, expected.rows, strict=True):
-        for row, other in zip(rows, others, strict=True):
-            for name, value in row.items():
-                if "seconds" not in name:
-                    assert value == pytest.approx(other[name], rel=1e-3, abs=1e-5, nan_ok=True), name
-    for x, y in zip(*(jax.tree.leaves(course.tree()) for course in (central, usual)), strict=True):
-        if jax.dtypes.issubdtype(getattr(x, "dtype", int), np.number):
-            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
-    for course in (central, usual):
-        course.close()
-
-
-@pytest.mark.parametrize("central", [False, True])
-def test_environments_in_workers_go_on_where_the_checkpoint_was_taken(tmp_path, central):
+def test_environments_in_workers_go_on_where_the_checkpoint_was_taken(tmp_path):
     """With other workers, and with an evaluation in only one of the two."""
-    whole, other = hosted(central=central), hosted(workers=1, central=central)
+    whole, other = hosted(), hosted(workers=1)
     whole.advance(2)
     save_checkpoint(tmp_path, 2, whole.tree())
     found = load_checkpoint(tmp_path, other.template())
@@ -134,9 +118,46 @@ def test_a_seed_alone_is_the_same_seed_in_a_batch():
         course.close()
 
 
-@pytest.mark.parametrize("central", [False, True])
-def test_a_worker_that_dies_is_replaced_and_counted_and_changes_nothing(central):
-    whole, broken = hosted(central=central), hosted(central=central)
+def turns(workers=2):
+    return Turns([hosted((3, 4), workers), hosted((5,), workers)])
+
+
+def test_groups_that_take_turns_are_each_alone_to_the_last_bit():
+    groups, alone = turns(), [hosted((3, 4)), hosted((5,))]
+    found, expected = timeless(groups.advance(3)), [timeless(course.advance(3)) for course in alone]
+    assert found == [[*first, *second] for first, second in zip(*expected, strict=True)]
+    assert groups.advance(1).finite.shape == (1, 3)
+    for played, other in zip(groups.evaluate(4, 2), [*alone[0].evaluate(4, 2), *alone[1].evaluate(4, 2)], strict=True):
+        assert played.returns.shape == other.returns.shape
+    for course in (groups, *alone):
+        course.close()
+
+
+def test_groups_that_take_turns_go_on_where_the_checkpoint_was_taken(tmp_path):
+    """One of them is at play when it is taken, and one of its workers dies; a course without groups reads it too."""
+    whole, other, single = turns(), turns(workers=1), hosted((3, 4, 5))
+    whole.advance(2)
+    os.kill(whole._groups[0].pool.processes()[0], signal.SIGKILL)
+    save_checkpoint(tmp_path, 2, whole.tree())
+    other.restore(load_checkpoint(tmp_path, other.template()).tree)
+    single.restore(load_checkpoint(tmp_path, single.template()).tree)
+    found, expected, ungrouped = (course.advance(2) for course in (whole, other, single))
+    # In the first of the two updates, or in the second where it had played its part already.
+    assert sum(seeds[0].pop("workers_replaced") for seeds in found.rows) == 1.0
+    for seeds in [*found.rows, *expected.rows]:
+        for row in seeds:
+            row.pop("workers_replaced", None)
+    assert timeless(found) == timeless(expected)
+    assert bits(whole.tree()) == bits(other.tree())
+    for rows, others in zip(found.rows, ungrouped.rows, strict=True):
+        for row, same in zip(rows, others, strict=True):
+            assert row["episodes"] == same["episodes"]
+    for course in (whole, other, single):
+        course.close()
+
+
+def test_a_worker_that_dies_is_replaced_and_counted_and_changes_nothing():
+    whole, broken = hosted(), hosted()
     assert timeless(whole.advance(1)) == timeless(broken.advance(1))
     os.kill(broken.pool.processes()[0], signal.SIGKILL)
     expected, found = timeless(whole.advance(1)), timeless(broken.advance(1))

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpml.marl.env import Observation, Spec
-from hpml.marl.policy import draw_by_keys
 from hpml.marl.rollout import Rollout
 
 # Compiling is most of the work in tests, so that less of it is optimised.
@@ -38,7 +37,7 @@ def play(trainer, actors, seed=0, rewards=None):
 
     def turn(memory, now):
         seen, start, key = now
-        played = trainer.act(actors, seen, memory, start, draw_by_keys(jax.random.split(key, E)))
+        played = trainer.act(actors, seen, memory, start, jax.random.split(key, E))
         return played.memory, (memory, played.actions, played.log_probs)
 
     steps = jax.tree.map(lambda x: x[:T], observation), starts[:T], jax.random.split(jax.random.key(seed), T)

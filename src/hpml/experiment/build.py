@@ -62,13 +62,18 @@ def plan(config: TrainConfig) -> Callable[[], Course]:
 
         return lambda: CompiledCourse(trainer, env, config.all_seeds, config.measure)
     from hpml.experiment.hosted import HostedCourse
+    from hpml.experiment.turns import Turns
 
     full, options = resolve(config.env)
     family, _, name = full.partition("/")
-    place, seeds = (family, name, options), config.all_seeds
+
+    def course(seeds: tuple[int, ...]) -> HostedCourse:
+        return HostedCourse(trainer, env, (family, name, options), seeds, config.workers, config.measure)
 
     def start() -> Course:
-        central = jax.default_backend() != "cpu"
-        return HostedCourse(trainer, env, place, seeds, config.workers, config.measure, central)
+        seeds, half = config.all_seeds, (len(config.all_seeds) + 1) // 2
+        if len(seeds) < 2 or jax.default_backend() == "cpu":  # learning needs the same cores as playing
+            return course(seeds)
+        return Turns([course(seeds[:half]), course(seeds[half:])])
 
     return start

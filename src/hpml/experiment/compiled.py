@@ -31,7 +31,6 @@ from hpml.marl.env import Env
 from hpml.marl.envs.matrix import MatrixGame
 from hpml.marl.exact import expected_returns, exploitability, policy_tables
 from hpml.marl.learner import Trainer
-from hpml.marl.policy import draw_by_keys
 
 
 class CompiledCourse(Course):
@@ -108,7 +107,7 @@ def _play(trainer: Trainer, env: Env, actors: Any, key: jax.Array, episodes: int
         state, observation, memory, over, returns, lengths = now
         keys = jax.random.split(jax.random.fold_in(key, number), (2, episodes))
         starts = jnp.full(episodes, number == 0)
-        played = trainer.act(actors, observation, memory, starts, draw_by_keys(keys[0]))
+        played = trainer.act(actors, observation, memory, starts, keys[0])
         state, seen = jax.vmap(env.step)(state, played.actions, keys[1])
         returns = returns + jnp.where(over[:, None], 0.0, seen.rewards)
         lengths = lengths + ~over

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,8 +25,7 @@ from hpml.experiment.course import (
 from hpml.experiment.evaluation import Episodes
 from hpml.experiment.meter import Meter
 from hpml.experiment.video import tile
-from hpml.marl.collect.central import Central
-from hpml.marl.collect.hosted import Between, collect, learn_all, look_up, parameters, play
+from hpml.marl.collect.hosted import Between, begin, finish, learn_all, look_up, parameters, play
 from hpml.marl.collect.pool import Pool
 from hpml.marl.env import Env
 from hpml.marl.learner import Trainer
@@ -35,10 +34,18 @@ STRETCH = 128  # steps of an evaluation between two looks at what has ended
 FILM = -1  # the stream of episodes that are filmed; evaluations have 1 and more, training 0
 
 
+class Played(NamedTuple):
+    """A rollout's parts, and what there is to say about how it was played."""
+
+    parts: tuple[Any, ...]
+    columns: dict[str, float]
+
+
 class HostedCourse(Course):
     """Seeds on an environment that lives in worker processes; `place` is its family, name and options.
 
-    The policies play in the workers, or, where the course is `central`, on the learner's device.
+    An update is `begin`, where the workers start to play, `played`, which waits for them, and `learn`. While they play
+    the course is where the update before left it, and so is `tree`.
     """
 
     def __init__(
@@ -49,7 +56,6 @@ class HostedCourse(Course):
         seeds: tuple[int, ...],
         workers: int,
         measure: bool = True,
-        central: bool = False,
     ) -> None:
         self.trainer, self.spec, self.place, self.seeds, self.workers = trainer, env.spec, place, seeds, workers or None
         S, E = len(seeds), trainer.settings.environments
@@ -63,8 +69,7 @@ class HostedCourse(Course):
         )
         self._meter = Meter(self._learner.actors) if measure else None
         self._pool: Pool | None = None  # a run that goes on has another one
-        self._central = central
-        self._stage: Central | None = None
+        self._begun: float | None = None
         self._keys = {purpose: seed_keys(seeds, purpose) for purpose in (WORLDS, EVALUATION)}
         self._learn = jax.jit(partial(learn_all, trainer), donate_argnums=0)
 
@@ -98,27 +103,28 @@ class HostedCourse(Course):
             self._meter.state = tree["meter"]
         self.close()
         state = {name: np.asarray(value) for name, value in tree["pool"].items()}
-        self._start(state)
+        self._pool = self._open(self.seeds, self.trainer.settings.environments, self.trainer.settings.rollout, 0, state)
 
     @property
     def pool(self) -> Pool:
         """The environments; they start when they are first asked for."""
-        return self._pool or self._start()
-
-    def _start(self, state: Any = None) -> Pool:
-        settings = self.trainer.settings
-        self._pool = self._open(self.seeds, settings.environments, settings.rollout, 0, state)
+        if self._pool is None:
+            settings = self.trainer.settings
+            self._pool = self._open(self.seeds, settings.environments, settings.rollout, 0)
         return self._pool
 
     def close(self) -> None:
         """End the workers."""
         if self._pool is not None:
             self._pool.close()
-            self._pool, self._stage = None, None
+            self._pool, self._begun = None, None
 
     def advance(self, updates: int) -> Leg:
         """See `Course.advance`."""
-        legs = [self._update() for _ in range(updates)]
+        legs = []
+        for _ in range(updates):
+            self.begin()
+            legs.append(self.learn(self.played()))
         return Leg([leg.rows[0] for leg in legs], np.concatenate([leg.finite for leg in legs]))
 
     def evaluate(self, update: int, episodes: int) -> list[Episodes]:
@@ -135,7 +141,6 @@ class HostedCourse(Course):
 
     def _open(self, seeds: tuple[int, ...], environments: int, steps: int, stream: int, state: Any = None) -> Pool:
         family, name, options = self.place
-        central = self._central and stream == 0  # evaluations have too few environments to share a call
         shapes = {name: (len(seeds), *leaf.shape[1:]) for name, leaf in parameters(self._learner.actors).items()}
         return Pool(
             family,
@@ -145,47 +150,50 @@ class HostedCourse(Course):
             environments=environments,
             steps=steps,
             workers=self.workers,
-            policy=None if central else shapes,
-            halves=central,
+            policy=shapes,
             shared=self.trainer.settings.share,
-            memory=0 if central else self.trainer.settings.memory,
+            memory=self.trainer.settings.memory,
             stream=stream % 2**32,
             episodes=1 if stream else None,  # an evaluation needs no second engine for any of its slots
             state=state,
         )
 
-    def _update(self) -> Leg:
-        pool, start = self.pool, time.perf_counter()
-        replaced = pool.replaced
-        self._between, rollout = self._collect(pool)
-        collected = time.perf_counter()
-        seen, book = look_up(rollout[0], self.spec.patch)
-        self._learner, report, played = self._learn(self._learner, (seen, *rollout[1:]), self._between.running, book)
+    def begin(self) -> None:
+        """Let the workers play the next update's rollout, if they do not already."""
+        if self._begun is None:
+            pool, self._begun = self.pool, time.perf_counter()
+            begin(pool, self._learner.actors, self._keys[WORLDS], self._between)
+
+    def played(self) -> Played:
+        """What the workers have played, when they have."""
+        assert self._begun is not None
+        pool, replaced = self.pool, self.pool.replaced
+        self._between, rollout = finish(pool, self._between)
+        seconds, self._begun = time.perf_counter() - self._begun, None
+        return Played(rollout, {"seconds/collect": seconds, "workers_replaced": float(pool.replaced - replaced)})
+
+    def learn(self, rollout: Played) -> Leg:
+        """Learn from what was played."""
+        start = time.perf_counter()
+        seen, book = look_up(rollout.parts[0], self.spec.patch)
+        parts = (seen, *rollout.parts[1:])
+        self._learner, report, played = self._learn(self._learner, parts, self._between.running, book)
         logs, finite, played = jax.device_get((report.logs, report.finite, played))
         self._between = self._between._replace(running=np.asarray(played.running))
-        pool.carry()
-        seconds = {"seconds/collect": collected - start, "seconds/learn": time.perf_counter() - collected}
+        self.pool.carry()
+        seconds = rollout.columns | {"seconds/learn": time.perf_counter() - start}
         own = {name: np.full(len(self.seeds), value) for name, value in seconds.items()}
-        own |= {"workers_replaced": np.full(len(self.seeds), float(pool.replaced - replaced))}
         add = lambda tree: jax.tree.map(lambda x: np.asarray(x)[None], tree)  # noqa: E731
-        parts = [
+        columns = [
             return_columns(*add((played.returns, played.episodes))),
             mean_columns(add(logs)),
             mean_columns(add(own)),
         ]
         if self.spec.conventions:
-            parts.append(switch_columns(add(played.switches)))
+            columns.append(switch_columns(add(played.switches)))
         if self._meter is not None:
-            parts.append(self._meter.observe(jax.tree.map(lambda x: x[:, None], report.field)))
-        return Leg(merge(*parts), finite[None])
-
-    def _collect(self, pool: Pool) -> tuple[Between, tuple[Any, ...]]:
-        actors, keys = self._learner.actors, self._keys[WORLDS]
-        if not self._central:
-            return collect(pool, actors, keys, self._between)
-        if self._stage is None:
-            self._stage = Central(self.trainer, pool)
-        return self._stage.collect(actors, keys, self._between)
+            columns.append(self._meter.observe(jax.tree.map(lambda x: x[:, None], report.field)))
+        return Leg(merge(*columns), finite[None])
 
     def _play(
         self, pool: Pool, actors: Any, update: int, watch: Callable[[Any], None] | None = None

@@ -3,7 +3,6 @@
 One learner is one seed. Seeds train together under `jax.vmap`; nothing of a seed depends on its neighbours.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -114,14 +113,9 @@ class Trainer:
         return jnp.zeros((environments, self.spec.agents, units), jnp.float32) if units else None
 
     def act(
-        self,
-        actors: Actor,
-        observation: Observation,
-        memory: Any,
-        starts: Bool[Array, " E"],
-        draw: Callable[[Array], Array],
+        self, actors: Actor, observation: Observation, memory: Any, starts: Bool[Array, " E"], keys: Array
     ) -> Played:
-        """Everybody's actions in E environments; `draw` makes them of log-probabilities (E, agents, actions)."""
+        """Draw everybody's actions in E environments; `keys` has one for each."""
         seen = _agents_first(see(observation, self.spec, self.settings), 1)
         known = None if memory is None else jnp.moveaxis(memory, 1, 0)
         starts = jnp.broadcast_to(starts[:, None], (len(starts), 1))
@@ -130,7 +124,7 @@ class Trainer:
         steps = jax.tree.map(lambda x: x[:, :, None], seen)
         logits, known = run(actors, steps.vector, steps.patches, known)
         log_policy = jnp.moveaxis(allowed(logits[:, :, 0], seen.mask), 0, 1)
-        actions = draw(log_policy).astype(jnp.int32)
+        actions = jax.vmap(jax.random.categorical)(keys, log_policy).astype(jnp.int32)
         return Played(actions, chosen(log_policy, actions), None if known is None else jnp.moveaxis(known, 0, 1))
 
     def update(self, learner: Learner, rollout: Rollout, book: Any = None) -> tuple[Learner, Report]:

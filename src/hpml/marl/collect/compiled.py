@@ -19,7 +19,6 @@ from hpml.marl.compiling import cpu_options
 from hpml.marl.env import Env, Observation
 from hpml.marl.learner import Learner, Report, Trainer
 from hpml.marl.networks import Actor
-from hpml.marl.policy import draw_by_keys
 from hpml.marl.rollout import Rollout
 
 
@@ -70,7 +69,7 @@ def collect(trainer: Trainer, env: Env, actors: Actor, worlds: Worlds) -> tuple[
 
     def turn(now: Worlds, _: None) -> tuple[Worlds, Any]:
         keys = jax.random.split(jax.random.fold_in(now.key, now.steps), (3, E))
-        played = trainer.act(actors, now.observation, now.memory, now.starts, draw_by_keys(keys[0]))
+        played = trainer.act(actors, now.observation, now.memory, now.starts, keys[0])
         state, step = jax.vmap(env.step)(now.state, played.actions, keys[1])
         first = jax.vmap(env.reset)(keys[2])
         done = step.done

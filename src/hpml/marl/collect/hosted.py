@@ -51,21 +51,26 @@ def draw_all(keys: jax.Array, step: Any, steps: int, environments: int, agents: 
 
 
 def roll(pool: Pool, actors: Actor, keys: jax.Array, step: int) -> None:
-    """A rollout of every slot with the policies as they are; `keys` has one for each seed."""
+    """Begin a rollout of every slot with the policies as they are; `keys` has one for each seed."""
     shape = pool.steps, pool.environments, pool.spec.agents
     policy, draws = jax.device_get((parameters(actors), draw_all(keys, step, *shape)))
-    pool.play(policy, draws.reshape(pool.steps, pool.slots, pool.spec.agents))
+    pool.begin(policy, draws.reshape(pool.steps, pool.slots, pool.spec.agents))
 
 
-def collect(pool: Pool, actors: Actor, keys: jax.Array, between: Between) -> tuple[Between, tuple[Any, ...]]:
-    """Play as many steps as the pool holds, all seeds at once.
-
-    Gives what the next rollout goes on from, and the parts of a `Rollout`: arrays (times, seeds, environments, ...).
-    """
-    T, S, E = pool.steps, len(pool.seeds), pool.environments
+def begin(pool: Pool, actors: Actor, keys: jax.Array, between: Between) -> None:
+    """Let the workers play as many steps as the pool holds, all seeds at once."""
     if between.memory is not None:
         pool.arrays["memory"][0] = between.memory.reshape(pool.arrays["memory"].shape[1:])
     roll(pool, actors, keys, between.steps)
+
+
+def finish(pool: Pool, between: Between) -> tuple[Between, tuple[Any, ...]]:
+    """Wait for what was begun from `between`.
+
+    Gives what the next rollout goes on from, and the parts of a `Rollout`: arrays (times, seeds, environments, ...).
+    """
+    pool.finish()
+    T, S, E = pool.steps, len(pool.seeds), pool.environments
     part = lambda name: pool.arrays[name].reshape(len(pool.arrays[name]), S, E, *pool.arrays[name].shape[2:])  # noqa: E731
     starts = np.concatenate([between.starts[None], part("done")])
     memory = None if between.memory is None else part("memory")
@@ -88,6 +93,7 @@ def play(
     lengths, shown = np.zeros(pool.slots, np.int64), []
     for step in range(0, longest, pool.steps):
         roll(pool, actors, keys, step)
+        pool.finish()
         for t in range(min(pool.steps, longest - step)):
             if watch is not None and not over[0]:
                 watch(pool.arrays["image"][t, 0])
@@ -103,7 +109,7 @@ def play(
 
 def look_up(seen: Observation, side: int) -> tuple[Observation, Any]:
     """Pictures as places in a book of squares, and the book, where that saves arithmetic: a GPU has enough of it."""
-    if not isinstance(seen.image, np.ndarray) or jax.default_backend() != "cpu":
+    if seen.image is None or jax.default_backend() != "cpu":
         return seen, None
     found = index(seen.image, side)
     return (seen, None) if found is None else (seen._replace(image=found[0]), found[1])

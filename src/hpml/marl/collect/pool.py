@@ -6,11 +6,7 @@ how many workers there are, and what else is played, changes nothing. The polici
     pool.play(policy, draws)         # a rollout of every slot: what is seen, done and drawn stands in the arrays
     pool.carry()                     # what was seen last is what the next rollout begins with
 
-or they are elsewhere, and the two halves of every seed's environments take turns, one in the workers and one there:
-
-    pool.step(t, half)               # by the actions of time t
-    pool.stepped()                   # when they are done, what was seen stands at time t + 1
-    pool.record()                    # after the last step of a rollout
+`begin` and `finish` are the two halves of `play`, for those who have something to do meanwhile.
 
 Where an episode ends, what is seen next is the first observation of the next episode. Nothing of an environment's
 inside is ever saved: a slot is its episode's number and the actions so far, and is rebuilt by playing them again.
@@ -56,7 +52,6 @@ class Pool:
         steps: int,
         workers: int | None = None,
         policy: Mapping[str, tuple[int, ...]] | None = None,
-        halves: bool = False,
         shared: bool = False,
         memory: int = 0,
         stream: int = 0,
@@ -70,7 +65,6 @@ class Pool:
         - `workers`: how many processes; one a core if None.
         - `policy`: the shapes of the policies' parameters by name, seeds first, as `Player` has them; None where the
           actions will be given. `shared`: one actor is everybody's. `memory`: units that the actors remember with.
-        - `halves`: deal the slots so that every worker has as much to do in either half of the environments.
         - `stream`: another number gives other episodes to the same seeds, as evaluation needs them.
         - `episodes`: how many a slot plays; then it rests, with rewards of 0 and `done`. Without an end if None.
         - `state`: what `state()` returned; the slots go on from there.
@@ -84,7 +78,7 @@ class Pool:
         if not len(seeds) or environments < 1 or steps < 1 or (workers is not None and workers < 1):
             raise ValueError("a pool needs at least one seed, one environment, one step and one worker.")
         self.spec, self.seeds, self.environments, self.steps = env.spec, tuple(seeds), environments, steps
-        self._policy, self._shared, self._halves = dict(policy or {}), shared, halves
+        self._policy, self._shared = dict(policy or {}), shared
         slots = len(seeds) * environments
         self._restore(state, slots)
         self._fields = layout(env.spec, steps, slots, policy, memory)
@@ -92,8 +86,7 @@ class Pool:
         self.arrays = attach(self._memory, self._fields)
         self.arrays["convention"][:] = -1
         count = min(slots, workers or _cores())
-        self._workers = [Worker(part) for part in self._shares(count)]
-        self._told = [0] * wire.HALVES  # steps of this rollout, by half
+        self._workers = [Worker(part.tolist()) for part in np.array_split(np.arange(slots), count)]
         for worker in self._workers:
             worker.launch(self._memory)
         for worker in self._workers:  # all of them build at once
@@ -117,12 +110,17 @@ class Pool:
 
     def play(self, policy: Mapping[str, np.ndarray], draws: np.ndarray) -> None:
         """A rollout of every slot by the policies; `draws` (steps, slots, agents) are uniform on [0, 1)."""
+        self.begin(policy, draws)
+        self.finish()
+
+    def begin(self, policy: Mapping[str, np.ndarray], draws: np.ndarray) -> None:
+        """Let the workers play a rollout; until `finish` the arrays are theirs, and `state` is that before it."""
         if not self._policy:
             raise ValueError("this pool knows no policy: give the shapes of its parameters when it is made.")
         for name in self._policy:
             self.arrays[POLICY + name][:] = policy[name]
         self.arrays["draws"][:] = draws
-        self._roll(wire.ACT, self.steps)
+        self._tell(wire.ACT, self.steps)
 
     def follow(self, actions: Any) -> None:
         """A rollout of every slot with these actions, (steps, slots, agents)."""
@@ -135,27 +133,15 @@ class Pool:
         if acts.dtype.kind not in "iu" or acts.min() < 0 or acts.max() >= spec.actions:
             raise ValueError(f"actions of {spec.name} are the integers 0 to {spec.actions - 1}.")
         self.arrays["actions"][: len(acts)] = acts
-        self._roll(wire.FOLLOW, len(acts))
+        self._tell(wire.FOLLOW, len(acts))
+        self.finish()
 
-    def half(self, half: int) -> slice:
-        """Which of every seed's environments are in a half."""
-        middle = -(-self.environments // wire.HALVES)
-        return slice(0, middle) if half == 0 else slice(middle, self.environments)
-
-    def step(self, t: int, half: int) -> None:
-        """Let the workers take one step of a half by the actions of time t, which must be in order."""
-        self._told[half] = t + 1
+    def finish(self) -> None:
+        """Wait for the rollout that the workers were told to play."""
         for worker in self._workers:
-            worker.tell(wire.STEP, wire.step_number(t, half))
-
-    def stepped(self) -> None:
-        """Wait for the step that was told first and not waited for yet."""
-        for worker in self._workers:
-            self._hear(worker)
-
-    def record(self) -> None:
-        """A rollout has been played step by step: note it."""
-        self._record(max(self._told))
+            while worker.told is not None:
+                self._hear(worker)
+        self._record(self._told)
 
     def carry(self) -> None:
         """What was seen last becomes what is seen first: before the next rollout."""
@@ -203,21 +189,10 @@ class Pool:
                 "go on with the seeds and environments of that run."
             )
 
-    def _shares(self, count: int) -> list[list[int]]:
-        """The slots of each worker: neighbours of the first half, and as many neighbours of the second."""
-        slots = np.arange(self.slots).reshape(len(self.seeds), self.environments)
-        if not self._halves:
-            return [part.tolist() for part in np.array_split(slots.reshape(-1), count)]
-        halves = [np.array_split(slots[:, self.half(half)].reshape(-1), count) for half in range(wire.HALVES)]
-        return [[*first.tolist(), *second.tolist()] for first, second in zip(halves[0], halves[1][::-1], strict=True)]
-
-    def _roll(self, kind: int, steps: int) -> None:
+    def _tell(self, kind: int, steps: int) -> None:
+        self._told = steps
         for worker in self._workers:
             worker.tell(kind, steps)
-        for worker in self._workers:
-            while worker.told:
-                self._hear(worker)
-        self._record(steps)
 
     def _record(self, steps: int) -> None:
         """Note what was played of each slot's episode, which is how it is rebuilt."""
@@ -226,41 +201,33 @@ class Pool:
             more = np.zeros((self.slots, max(256, longest), self.spec.agents), self._played.dtype)
             self._played = np.concatenate([self._played, more], axis=1)
         for slot in range(self.slots):
-            self._episode[slot], begun, played = self._after(slot, steps)
-            self._length[slot] = begun + len(played)
-            self._played[slot, begun : self._length[slot]] = played
-        self._told = [0] * wire.HALVES
-
-    def _after(self, slot: int, steps: int) -> tuple[int, int, np.ndarray]:
-        """A slot's episode after some steps of the rollout: its number, its steps before, and its actions since."""
-        ends = np.flatnonzero(self.arrays["done"][:steps, slot])
-        first, begun = (ends[-1] + 1, 0) if len(ends) else (0, self._length[slot])
-        episode = self._episode[slot] + len(ends)
-        if self._episodes is not None and episode >= self._episodes:  # it rests, and `done` goes on
-            return self._episodes, 0, self.arrays["actions"][:0, slot]
-        return int(episode), int(begun), self.arrays["actions"][first:steps, slot]
-
-    def _behind(self, worker: Worker, half: int) -> int:
-        """How many steps of this rollout a worker has answered for."""
-        for kind, number in worker.told:
-            if kind != wire.STEP or number % wire.HALVES == half:
-                return number // wire.HALVES if kind == wire.STEP else 0
-        return self._told[half]
+            ends = np.flatnonzero(self.arrays["done"][:steps, slot])
+            first, begun = (ends[-1] + 1, 0) if len(ends) else (0, self._length[slot])
+            self._episode[slot] += len(ends)
+            self._length[slot] = begun + steps - first
+            if self._episodes is not None and self._episode[slot] >= self._episodes:  # it rests, and `done` goes on
+                self._episode[slot], self._length[slot] = self._episodes, 0
+            else:
+                self._played[slot, begun : self._length[slot]] = self.arrays["actions"][first:steps, slot]
 
     def _job(self, worker: Worker) -> wire.Job:
-        slots = []
-        for slot in worker.slots:
-            place, environment = divmod(slot, self.environments)
-            half = int(environment >= self.half(1).start)
-            episode, begun, played = self._after(slot, self._behind(worker, half))
-            actions = np.concatenate([self._played[slot, :begun], played.astype(self._played.dtype)])
-            slots.append(wire.Slot(slot, place, self.seeds[place], environment, half, episode, actions))
+        slots = tuple(
+            wire.Slot(
+                index=slot,
+                place=slot // self.environments,
+                seed=self.seeds[slot // self.environments],
+                environment=slot % self.environments,
+                episode=int(self._episode[slot]),
+                actions=self._played[slot, : self._length[slot]],
+            )
+            for slot in worker.slots
+        )
         return wire.Job(
             self._family,
             self._name,
             self._options,
             self._stream,
-            tuple(slots),
+            slots,
             self._fields,
             not worker.ready,  # a replaced worker finds what it showed before in the arrays already
             self._episodes,
@@ -283,17 +250,13 @@ class Pool:
         return True
 
     def _hear(self, worker: Worker) -> None:
-        """Its answer to what it was told first."""
-        while True:
-            try:
-                kind, _ = wire.receive(worker.replies)
-            except EOFError:
-                self._replace(worker)
-                continue
-            self._check(worker, kind)
-            worker.ends = 0
-            worker.told.popleft()
+        try:
+            kind, _ = wire.receive(worker.replies)
+        except EOFError:
+            self._replace(worker)
             return
+        self._check(worker, kind)
+        worker.ends, worker.told = 0, None
 
     def _check(self, worker: Worker, kind: int) -> None:
         if kind == wire.FAILED:
@@ -302,7 +265,7 @@ class Pool:
             raise RuntimeError(f"{self.spec.name} failed in a worker: {sentence}")
 
     def _replace(self, worker: Worker) -> None:
-        """Another process plays the slots again up to what this one has answered for, then is told what it was."""
+        """Another process plays the slots again up to where the rollout began, then is told what this one was told."""
         worker.dismiss()
         self.replaced += 1
         worker.ends += 1
@@ -314,8 +277,8 @@ class Pool:
             )
         worker.launch(self._memory)
         self._order(worker)
-        if self._await_ready(worker):
-            worker.tell_again()
+        if self._await_ready(worker) and worker.told is not None:
+            worker.tell(*worker.told)
 
 
 def _cores() -> int:

@@ -3,9 +3,8 @@
 import os
 import subprocess
 import sys
-from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hpml.marl.collect import wire
 
@@ -14,7 +13,7 @@ from hpml.marl.collect import wire
 class Worker:
     """A process and its slots.
 
-    - `told`: what it was told and has not done yet, in order: kinds of commands and their numbers.
+    - `told`: what it was told and has not done yet, as the kind of the command and how many steps; or None.
     - `ready`: whether it has ever shown its first observations.
     - `ends`: how often it has ended in a row without a rollout between.
     """
@@ -26,7 +25,7 @@ class Worker:
     ready: bool = False
     imports_jax: bool = False
     ends: int = 0
-    told: deque[tuple[int, int]] = field(default_factory=deque)
+    told: tuple[int, int] | None = None
 
     def launch(self, memory: int) -> None:
         """Start it, with its ends of the pipes and the shared memory.
@@ -52,17 +51,11 @@ class Worker:
             os.close(theirs_in)
             os.close(theirs_out)
 
-    def tell(self, kind: int, number: int) -> None:
-        """Play. That nobody listens any more shows when the answer is waited for."""
-        self.told.append((kind, number))
+    def tell(self, kind: int, steps: int) -> None:
+        """Play so many steps. That nobody listens any more shows when the answer is waited for."""
+        self.told = kind, steps
         with suppress(BrokenPipeError):
-            wire.send(self.commands, kind, number)
-
-    def tell_again(self) -> None:
-        """What it was told, to another process in its place."""
-        told, self.told = self.told, deque()
-        for each in told:
-            self.tell(*each)
+            wire.send(self.commands, kind, steps)
 
     def dismiss(self) -> None:
         """End it, if it has not ended."""

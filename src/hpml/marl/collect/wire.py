@@ -14,10 +14,7 @@ import numpy as np
 from hpml.marl.collect.shared import Field
 
 READY, FAILED = 0, 1  # what a worker says
-# What it is told: play so many steps by the policies, or by the actions that are there; or one step of a half of the
-# slots by the actions that are there, numbered by `step_number`.
-ACT, FOLLOW, STEP = 0, 1, 2
-HALVES = 2
+ACT, FOLLOW = 0, 1  # what it is told: play by the policies, or by the actions that are there
 _HEAD = struct.Struct("<ii")
 
 
@@ -25,15 +22,13 @@ _HEAD = struct.Struct("<ii")
 class Slot:
     """One environment of one seed: which episode it is in, and the actions of that episode so far.
 
-    `place` is the seed's among those that are played, and `seed` itself a part of its episodes' seeds; `half` is that
-    of the seed's environments which the slot belongs to.
+    `place` is the seed's among those that are played, and `seed` itself a part of its episodes' seeds.
     """
 
     index: int
     place: int
     seed: int
     environment: int
-    half: int
     episode: int
     actions: np.ndarray
 
@@ -61,11 +56,6 @@ def episode_seed(seed: int, stream: int, environment: int, episode: int) -> int:
     """The engine's seed of an episode: its own, whoever plays it and whatever is played beside it."""
     entropy = np.random.SeedSequence([seed, stream, environment, episode])
     return int(entropy.generate_state(1)[0] % (2**31 - 2)) + 1
-
-
-def step_number(t: int, half: int) -> int:
-    """Time and half as one number."""
-    return HALVES * t + half
 
 
 def send(descriptor: int, kind: int, number: int) -> None:

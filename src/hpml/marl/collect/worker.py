@@ -23,7 +23,7 @@ from hpml.marl.collect.player import Player, log_probs
 from hpml.marl.collect.shared import POLICY, attach
 from hpml.marl.env import Env, Observation
 
-IDLE = 2  # milliseconds without a command, after which there is time to build and to tidy up
+IDLE = 5  # milliseconds without a command, after which there is time to tidy up
 TOGETHER = 4  # slots that play side by side at most, and the bytes of their pictures: larger worlds see more, and
 TOGETHER_SEEN = 1 << 16  # engines that take turns then push each other out of the processor's memory
 LEFT_OVER = 4  # finished episodes that may wait for such a time; of more, one goes with every rollout
@@ -33,7 +33,7 @@ class Lane:
     """A slot being played: its episode, and the next one in the making."""
 
     def __init__(self, env: Env, slot: wire.Slot, job: wire.Job, arrays: dict[str, np.ndarray], builder: Builder):
-        self.env, self.index, self.place, self.half = env, slot.index, slot.place, slot.half
+        self.env, self.index, self.place = env, slot.index, slot.place
         self._seed, self._episodes = (slot.seed, job.stream, slot.environment), job.episodes
         self._arrays, self._builder = arrays, builder
         self._advance = getattr(env, "advance", None)
@@ -114,10 +114,9 @@ class Part:
     def __init__(self, lanes: list[Lane], arrays: dict[str, np.ndarray], actions: int):
         self.lanes, self._arrays = lanes, arrays
         self._slots = slice(lanes[0].index, lanes[-1].index + 1)
-        if "draws" in arrays:
-            draws = arrays["draws"][:, self._slots]
-            self._turns = [self._turn(t) for t in range(len(draws))]
-            self._logits = np.zeros((*draws.shape, actions), np.float32)
+        acts = arrays["actions"][:, self._slots]
+        self._turns = [self._turn(t) for t in range(len(acts))] if "draws" in arrays else []
+        self._logits = np.zeros((*acts.shape, actions), np.float32)
 
     def _turn(self, t: int) -> tuple[Any, ...]:
         at = lambda name, t: self._arrays[name][t, self._slots] if name in self._arrays else None  # noqa: E731
@@ -184,19 +183,13 @@ def work(commands: int, replies: int, memory: int) -> None:
     listening = select.poll()
     listening.register(commands, select.POLLIN)
     while True:
-        if not listening.poll(IDLE):
-            builder.resting.set()
-            while over and not listening.poll(IDLE):
-                env.close(over.pop())
+        builder.resting.set()
+        while over and not listening.poll(IDLE):
+            env.close(over.pop())
         if len(over) > LEFT_OVER:
             env.close(over.pop())
         kind, steps = wire.receive(commands)
         builder.resting.clear()
-        if kind == wire.STEP:
-            t, half = divmod(steps, wire.HALVES)
-            over += [ended for lane in lanes if lane.half == half and (ended := lane.step(t)) is not None]
-            wire.send(replies, wire.READY, steps)
-            continue
         players: dict[tuple[int, ...], Player] = {}
         for part in parts:
             places = tuple(lane.place for lane in part.lanes)
