@@ -1,6 +1,7 @@
-"""Seeds in groups that take turns: one group plays on the cores while another learns on the GPU.
+"""Seeds in groups that take turns on the GPU: while one group learns there, the other plays on the cores.
 
-A group's rollout and update depend on its own seeds alone, so that who plays beside whom changes nothing. What is saved
+A group plays again as soon as it has learnt, so that the cores have something to do while the last environments of the
+other one are at their last steps. A group's rollout and update depend on its own seeds alone, so that who plays beside whom changes nothing. What is saved
 looks like one course of all the seeds: a run may go on with another number of groups, on another device.
 """
 
@@ -42,15 +43,15 @@ class Turns(Course):
             group.restore(_part(tree, first, last, ends[-1]))
 
     def advance(self, updates: int) -> Leg:
-        """See `Course.advance`. The first group is at play again when this ends."""
+        """See `Course.advance`. All groups are at play when this ends."""
         legs: list[list[Leg]] = []
+        for group in self._groups:
+            group.begin()
         for _ in range(updates):
             legs.append([])
-            for i, group in enumerate(self._groups):
+            for group in self._groups:
+                legs[-1].append(group.learn(group.played()))
                 group.begin()
-                rollout = group.played()
-                self._groups[(i + 1) % len(self._groups)].begin()
-                legs[-1].append(group.learn(rollout))
         rows = [[row for leg in each for row in leg.rows[0]] for each in legs]
         return Leg(rows, np.stack([np.concatenate([leg.finite[0] for leg in each]) for each in legs]))
 
