@@ -1,8 +1,9 @@
 """Seeds in groups that take turns on the GPU: while one group learns there, the other plays on the cores.
 
 A group plays again as soon as it has learnt, so that the cores have something to do while the last environments of the
-other one are at their last steps. A group's rollout and update depend on its own seeds alone, so that who plays beside whom changes nothing. What is saved
-looks like one course of all the seeds: a run may go on with another number of groups, on another device.
+other one are at their last steps. A group's rollout and update depend on its own seeds alone: who plays beside whom
+changes nothing. What is saved looks like one course of all the seeds: a run may go on with another number of groups, on
+another device.
 """
 
 from collections.abc import Callable, Sequence
