@@ -27,6 +27,7 @@ from hpml.experiment.meter import Meter
 from hpml.experiment.video import tile
 from hpml.marl.collect.hosted import Between, begin, finish, learn_all, look_up, parameters, play
 from hpml.marl.collect.pool import Pool
+from hpml.marl.compiling import cpu_options
 from hpml.marl.env import Env
 from hpml.marl.learner import Trainer
 
@@ -71,7 +72,7 @@ class HostedCourse(Course):
         self._pool: Pool | None = None  # a run that goes on has another one
         self._begun: float | None = None
         self._keys = {purpose: seed_keys(seeds, purpose) for purpose in (WORLDS, EVALUATION)}
-        self._learn = jax.jit(partial(learn_all, trainer), donate_argnums=0)
+        self._learn = jax.jit(partial(learn_all, trainer), donate_argnums=0, compiler_options=cpu_options())
 
     def tree(self) -> Any:
         """See `Course.tree`."""
