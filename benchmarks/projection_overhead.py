@@ -5,7 +5,8 @@
 Every variant trains at the paper's settings, one seed, and they take turns, eight updates each: one of them fits.
 Seconds of an update (collecting and learning) are means over the eight, and medians of those over the rounds. Each
 variant runs with the instrument off and with it on, as `hpml train` has it for every method; shares are of plain MAPPO
-without the instrument, and of plain MAPPO with it.
+without the instrument, and of plain MAPPO with it, in the same round, and medians over the rounds: what slows the
+machine for a while slows both. Workers build episodes while they rest, and get the time for it between two variants.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from hpml.experiment.memory import keep_memory
 from hpml.marl.settings import Settings
 
 REFRESH = 8  # updates from one fit to the next
+REST = 0.3  # seconds for the workers of the course before to build what they build when they rest
 VARIANTS = {
     "plain": {},
     "graph, paper": {"projection": "graph", "projection_preset": "paper"},
@@ -42,6 +44,7 @@ def main() -> None:
     try:
         for number in range(options.rounds + 2):
             for which, course in courses.items():
+                time.sleep(REST)
                 start = time.perf_counter()
                 course.advance(REFRESH)
                 if number > 1:  # compiled, a first fit done, a whole episode played
@@ -50,13 +53,20 @@ def main() -> None:
         for course in courses.values():
             course.close()
     took = {which: statistics.median(times) for which, times in seconds.items()}
+
+    def above(which: tuple[str, bool], base: tuple[str, bool]) -> str:
+        """How much longer than a base of the same round, as a median over the rounds."""
+        shares = [a / b for a, b in zip(seconds[which], seconds[base], strict=True)]
+        return f"{100 * (statistics.median(shares) - 1):+.1f} %"
+
     print(f"| {options.substrate} | update, ms | above plain | measured, ms | above plain | above plain, measured |")
     print("|---|---:|---:|---:|---:|---:|")
     for name in VARIANTS:
-        alone, both = took[name, False], took[name, True]
-        shares = [alone / took["plain", False], both / took["plain", False], both / took["plain", True]]
-        first, second, third = (f"{100 * (share - 1):+.1f} %" for share in shares)
-        print(f"| {name} | {1e3 * alone:.1f} | {first} | {1e3 * both:.1f} | {second} | {third} |")
+        alone, both, plain = (name, False), (name, True), ("plain", False)
+        shares = (
+            f"{above(alone, plain)} | {1e3 * took[both]:.1f} | {above(both, plain)} | {above(both, ('plain', True))}"
+        )
+        print(f"| {name} | {1e3 * took[alone]:.1f} | {shares} |")
 
 
 if __name__ == "__main__":
