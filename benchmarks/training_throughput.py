@@ -95,7 +95,7 @@ def ours(name: str, updates: int, options: argparse.Namespace) -> dict:
 def alone(name: str, as_shipped: bool) -> float:
     """Steps a second, by the clock on the wall, of engines one after another: random actions, building included."""
     env = environment(name)
-    together.wait()
+    together.wait(timeout=300)
     return bare(env, shipped(env) if as_shipped else env.substrate, time.perf_counter).with_builds
 
 

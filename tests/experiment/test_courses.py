@@ -15,6 +15,7 @@ from hpml.experiment.hosted import HostedCourse
 from hpml.experiment.turns import Turns
 from hpml.marl.find import environment
 from hpml.marl.learner import Trainer
+from hpml.marl.projection import ProjectionSettings, make_projection
 from hpml.marl.settings import Settings
 
 # One set of settings for all, so that little is compiled; a memory, so that there is one to lose.
@@ -40,8 +41,13 @@ def quick():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-def hosted(seeds=(3, 4), workers=2):
-    return HostedCourse(Trainer(Counting.spec, algorithm("ippo"), SETTINGS), Counting(), PLACE, seeds, workers, False)
+def hosted(seeds=(3, 4), workers=2, whole=False):
+    """A course; a whole one measures and projects as well."""
+    projection = (
+        make_projection(ProjectionSettings("graph", "paper"), SETTINGS, Counting.spec.agents) if whole else None
+    )
+    trainer = Trainer(Counting.spec, algorithm("ippo"), SETTINGS, projection)
+    return HostedCourse(trainer, Counting(), PLACE, seeds, workers, measure=whole)
 
 
 def compiled(measure):
@@ -118,8 +124,8 @@ def test_a_seed_alone_is_the_same_seed_in_a_batch():
         course.close()
 
 
-def turns(workers=2):
-    return Turns([hosted((3, 4), workers), hosted((5,), workers)])
+def turns(workers=2, whole=False):
+    return Turns([hosted((3, 4), workers, whole), hosted((5,), workers, whole)])
 
 
 def test_groups_that_take_turns_are_each_alone_to_the_last_bit():
@@ -134,8 +140,8 @@ def test_groups_that_take_turns_are_each_alone_to_the_last_bit():
 
 
 def test_groups_that_take_turns_go_on_where_the_checkpoint_was_taken(tmp_path):
-    """One of them is at play when it is taken, and one of its workers dies; a course without groups reads it too."""
-    whole, other, single = turns(), turns(workers=1), hosted((3, 4, 5))
+    """They are at play when it is taken, and a worker dies; a course without groups reads it too."""
+    whole, other, single = turns(whole=True), turns(workers=1, whole=True), hosted((3, 4, 5), whole=True)
     whole.advance(2)
     os.kill(whole._groups[0].pool.processes()[0], signal.SIGKILL)
     save_checkpoint(tmp_path, 2, whole.tree())

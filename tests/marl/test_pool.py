@@ -207,6 +207,7 @@ def test_what_was_played_is_what_the_policy_does(memory):
         (lambda pool: pool.follow(np.full((STEPS, 6, 2), 5)), "0 to 4"),
         (lambda pool: pool.follow(np.zeros((STEPS + 1, 6, 2), int)), "9 steps"),
         (lambda pool: pool.play({}, np.zeros((STEPS, 6, 2))), "knows no policy"),
+        (lambda pool: pool.finish(), "begin comes before finish"),
         (lambda pool: open_pool(state=pool.state(), environments=2), "go on with the seeds and environments"),
         (lambda pool: open_pool("matrix", "prisoners_dilemma"), "needs no workers"),
         (lambda pool: open_pool(seeds=()), "at least one seed"),

@@ -50,7 +50,8 @@ class TrainConfig:
     keep: int = 2
     """How many checkpoints are kept; at least 2, so that a damaged one has a predecessor."""
     workers: int = 0
-    """Processes that step a hosted environment; 0 for one a core. Results do not depend on it."""
+    """Processes that step a hosted environment; 0 for one a core. On a GPU several seeds form two groups, and each has
+    so many. Results do not depend on it."""
     measure: bool = True
     """Measure circulation and noise of every update; it never changes training."""
     out: Path | None = None

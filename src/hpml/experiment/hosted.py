@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -33,6 +33,12 @@ from hpml.marl.learner import Trainer
 
 STRETCH = 128  # steps of an evaluation between two looks at what has ended
 FILM = -1  # the stream of episodes that are filmed; evaluations have 1 and more, training 0
+
+
+@lru_cache(maxsize=2)
+def _learning(trainer: Trainer) -> Any:
+    """Learning, compiled once for all courses of a trainer that have as many seeds."""
+    return jax.jit(partial(learn_all, trainer), donate_argnums=0, compiler_options=cpu_options())
 
 
 class Played(NamedTuple):
@@ -72,7 +78,7 @@ class HostedCourse(Course):
         self._pool: Pool | None = None  # a run that goes on has another one
         self._begun: float | None = None
         self._keys = {purpose: seed_keys(seeds, purpose) for purpose in (WORLDS, EVALUATION)}
-        self._learn = jax.jit(partial(learn_all, trainer), donate_argnums=0, compiler_options=cpu_options())
+        self._learn = _learning(trainer)
 
     def tree(self) -> Any:
         """See `Course.tree`."""

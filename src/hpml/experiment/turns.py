@@ -3,7 +3,7 @@
 A group plays again as soon as it has learnt, so that the cores have something to do while the last environments of the
 other one are at their last steps. A group's rollout and update depend on its own seeds alone: who plays beside whom
 changes nothing. What is saved looks like one course of all the seeds: a run may go on with another number of groups, on
-another device.
+another device, though not bit for bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +27,11 @@ class Turns(Course):
 
     def tree(self) -> Any:
         """See `Course.tree`."""
-        return _join([group.tree() for group in self._groups])
+        return _join(_concatenate, [group.tree() for group in self._groups])
 
     def template(self) -> Any:
         """See `Course.template`."""
-        return _join([group.template() for group in self._groups])
+        return _join(_shape, [group.template() for group in self._groups])
 
     def parameters(self) -> dict[str, int]:
         """See `Course.parameters`."""
@@ -70,12 +70,12 @@ class Turns(Course):
             group.close()
 
 
-def _join(trees: list[Any]) -> Any:
+def _join(join: Callable[..., Any], trees: list[Any]) -> Any:
     """The trees of groups as that of all their seeds; every array has the seeds first, or their environments."""
     pools = [tree["pool"] for tree in trees]
     longest = max(pool["actions"].shape[1] for pool in pools)
     pools = [pool | {"actions": _lengthen(pool["actions"], longest)} for pool in pools]
-    return jax.tree.map(_concatenate, *[tree | {"pool": pool} for tree, pool in zip(trees, pools, strict=True)])
+    return jax.tree.map(join, *[tree | {"pool": pool} for tree, pool in zip(trees, pools, strict=True)])
 
 
 def _part(tree: Any, first: int, last: int, seeds: int) -> Any:
@@ -95,9 +95,20 @@ def _lengthen(actions: Any, length: int) -> Any:
 
 
 def _concatenate(*leaves: Any) -> Any:
+    """Side by side, and on the host: a GPU that is nearly full has no room for a second learner."""
     first = leaves[0]
-    if isinstance(first, jax.ShapeDtypeStruct):
-        return jax.ShapeDtypeStruct((sum(leaf.shape[0] for leaf in leaves), *first.shape[1:]), first.dtype)
     if jnp.ndim(first) == 0:
         return first  # the same number of steps for everybody
-    return (np if isinstance(first, np.ndarray) else jnp).concatenate(leaves)
+    if jax.dtypes.issubdtype(first.dtype, jax.dtypes.prng_key):
+        return jnp.concatenate(leaves)
+    return np.concatenate([np.asarray(leaf) for leaf in leaves])
+
+
+def _shape(*leaves: Any) -> Any:
+    """What `_concatenate` gives, for a template; arrays of NumPy stay such, so that they come back as they are."""
+    first = leaves[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(leaves)
+    if not hasattr(first, "shape") or first.ndim == 0:
+        return first
+    return jax.ShapeDtypeStruct((sum(leaf.shape[0] for leaf in leaves), *first.shape[1:]), first.dtype)

@@ -30,8 +30,9 @@ KEEP = ("recent", "reservoir", "thinned")
 CHUNK_ENTRIES = 1 << 20
 CHUNK_WIDTH = 1 << 16  # terms that are added up in float32: with 200,000 of one sign a sum is wrong by 2e-6
 CACHE_ENTRIES = 1 << 22  # a buffer that the processor keeps beside its cores is read as it lies, as often as needed
-FEW_ROWS = 24  # of which a combination reads only those that count; with more of them a product with all is faster
 CACHE_WIDTH = 1 << 18  # terms, as above: more are cut into chunks for their rounding
+FEW_ROWS = 24  # a combination of so many reads these alone; of more, a product with the whole buffer is as fast
+FEW_LANES = 16  # seeds side by side for which that loop is written out one by one
 
 
 class History(eqx.Module):
@@ -289,7 +290,7 @@ def combine_rows(
 
 
 def _combine_all(X: Array, F: Array, rows: Array, a: Array, b: Array) -> Array:
-    """A product with the buffers, which have 0 for the rows that do not count."""
+    """A product with the whole buffers; the rows that do not count have the coefficient 0."""
     a, b = (jnp.zeros(len(X), X.dtype).at[rows].add(c) for c in (a, b))
     return (a @ X.reshape(len(X), -1) + b @ F.reshape(len(F), -1)).reshape(X.shape[1:])
 
@@ -307,6 +308,8 @@ def _combine_few(X: Array, F: Array, rows: Array, a: Array, b: Array) -> Array:
 @_combine_few.def_vmap
 def _(lanes: int, batched: Any, *args: Array) -> tuple[Array, bool]:
     """The same for several seeds, one after the other: a gather of rows that differ between them is slow."""
+    if lanes > FEW_LANES:
+        return jax.vmap(_combine_all, [0 if has else None for has in batched])(*args), True
     of = lambda lane: [value[lane] if has else value for value, has in zip(args, batched, strict=True)]  # noqa: E731
     return jnp.stack([_combine_few(*of(lane)) for lane in range(lanes)]), True
 

@@ -40,6 +40,7 @@ class Pool:
     spec: Spec
     arrays: dict[str, np.ndarray]
     replaced: int
+    _told: int | None
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Pool:
         - `episodes`: how many a slot plays; then it rests, with rewards of 0 and `done`. Without an end if None.
         - `state`: what `state()` returned; the slots go on from there.
         """
-        self.replaced = 0
+        self.replaced, self._told = 0, None
         self._family = family if "." in family else f"hpml.marl.envs.{family}"
         self._name, self._options, self._stream, self._episodes = name, dict(options or {}), stream, episodes
         env: Env = importlib.import_module(self._family).make(name, **self._options)
@@ -115,6 +116,7 @@ class Pool:
 
     def begin(self, policy: Mapping[str, np.ndarray], draws: np.ndarray) -> None:
         """Let the workers play a rollout; until `finish` the arrays are theirs, and `state` is that before it."""
+        self._refuse_at_play()
         if not self._policy:
             raise ValueError("this pool knows no policy: give the shapes of its parameters when it is made.")
         for name in self._policy:
@@ -124,6 +126,7 @@ class Pool:
 
     def follow(self, actions: Any) -> None:
         """A rollout of every slot with these actions, (steps, slots, agents)."""
+        self._refuse_at_play()
         acts, spec = np.asarray(actions), self.spec
         if acts.ndim != 3 or acts.shape[1:] != (self.slots, spec.agents) or not 1 <= len(acts) <= self.steps:
             raise ValueError(
@@ -138,10 +141,13 @@ class Pool:
 
     def finish(self) -> None:
         """Wait for the rollout that the workers were told to play."""
+        if self._told is None:
+            raise ValueError("nothing is being played: begin comes before finish.")
         for worker in self._workers:
             while worker.told is not None:
                 self._hear(worker)
         self._record(self._told)
+        self._told = None
 
     def carry(self) -> None:
         """What was seen last becomes what is seen first: before the next rollout."""
@@ -188,6 +194,10 @@ class Pool:
                 f"the saved state is of {len(self._episode)} environments, and there are {slots}: "
                 "go on with the seeds and environments of that run."
             )
+
+    def _refuse_at_play(self) -> None:
+        if self._told is not None:
+            raise ValueError("a rollout is being played: finish comes before the next one.")
 
     def _tell(self, kind: int, steps: int) -> None:
         self._told = steps

@@ -88,7 +88,7 @@ class Lane:
         over = self.state
         self.state, self.episode = None, self.episode + 1
         if self._next is not None:
-            self.state, first = self._next.result()
+            self.state, first = self._next.take()
             self._write(first, t + 1)
             self._next = None
             self.build_ahead()

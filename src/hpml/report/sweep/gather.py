@@ -64,8 +64,8 @@ def evaluations(rows: Rows, kept: Table) -> Table:
 def speeds(rows: Rows) -> Table:
     """A line a run: seconds of its median update; a process trains all its seeds at once.
 
-    Every seed's row has the seconds of the whole process, so one seed is looked at, at up to 2,000 of its updates; the
-    median leaves out compiling.
+    Every seed's row has the seconds of an update of the whole process, so one seed is looked at, at up to 2,000 of its
+    updates; the median leaves out compiling.
     """
     firsts = {
         int(run): int(seed) for run, seed in zip(rows.extents["run"][::-1], rows.extents["seed"][::-1], strict=True)
