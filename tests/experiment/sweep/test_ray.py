@@ -47,13 +47,20 @@ def add_node(cluster, **options):
 @pytest.fixture(scope="module")
 def cluster():
     found, folder = Cluster(), tempfile.mkdtemp(prefix="ray-")  # sockets lie in it: its name must be short
-    add_node(found, num_cpus=0, include_dashboard=False, temp_dir=folder, _system_config=SOON)
-    for _ in range(2):
-        add_node(found, num_cpus=1)
-    yield found
-    ray.shutdown()
-    found.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(
+        os.path.join(folder, "ray")
+    )  # where the address is written: on a fresh machine Ray's own folder is not there
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
+        try:
+            add_node(found, num_cpus=0, include_dashboard=False, temp_dir=folder, _system_config=SOON)
+            for _ in range(2):
+                add_node(found, num_cpus=1)
+            yield found
+        finally:
+            ray.shutdown()
+            found.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def job(place, seed, updates=UPDATES, cores=1.0):
