@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpml.geometry.history import FEW_ROWS, History, combine_rows, history_init, history_push, lock_kept
+from hpml.geometry.history import FEW_LANES, FEW_ROWS, History, combine_rows, history_init, history_push, lock_kept
 from hpml.geometry.metric import Dense, Diagonal, LowRank
 
 
@@ -172,8 +172,8 @@ def test_locked_rows_outlive_as_many_pushes_as_there_are_spare_rows():
                 np.testing.assert_array_equal(np.asarray(history.times)[locked], times[locked])
 
 
-@pytest.mark.parametrize("count", [3, FEW_ROWS + 3])
-def test_combination_of_rows_is_that_of_differences(count):
+@pytest.mark.parametrize(("count", "seeds"), [(3, 2), (FEW_ROWS + 3, 2), (3, FEW_LANES + 1)])
+def test_combination_of_rows_is_that_of_differences(count, seeds):
     params = {"a": jnp.zeros((3, 2)), "b": jnp.zeros(5)}
     rng = np.random.default_rng(0)
 
@@ -184,7 +184,7 @@ def test_combination_of_rows_is_that_of_differences(count):
         at = jax.tree.map(lambda leaf: leaf[0], sequence(params, 1, seed + 2))
         return history, rows, jnp.asarray(a), jnp.asarray(b), at
 
-    cases = [case(0), case(3)]
+    cases = [case(3 * seed) for seed in range(seeds)]
     lanes = jax.jit(jax.vmap(combine_rows))(*jax.tree.map(lambda *leaves: jnp.stack(leaves), *cases))
     for lane, one in enumerate(cases):
         history, rows, a, b, at = one

@@ -47,9 +47,7 @@ def add_node(cluster, **options):
 @pytest.fixture(scope="module")
 def cluster():
     found, folder = Cluster(), tempfile.mkdtemp(prefix="ray-")  # sockets lie in it: its name must be short
-    os.mkdir(
-        os.path.join(folder, "ray")
-    )  # where the address is written: on a fresh machine Ray's own folder is not there
+    os.mkdir(os.path.join(folder, "ray"))  # where Ray notes the address; on a fresh machine its own is not there
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)
         try:
