@@ -1,4 +1,4 @@
-"""Policies in NumPy: the same function as the actors that learn, and draws that follow it."""
+"""Policies at play, in NumPy and in C: the same function as the actors that learn, and draws that follow it."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hpml.marl.collect.hosted import draw_all, parameters
-from hpml.marl.collect.player import Player, log_probs
+from hpml.marl.collect.native import NativePlayer, library
+from hpml.marl.collect.player import Player, Turn, log_probs
 from hpml.marl.collect.worker import policies
 from hpml.marl.env import Observation, Spec
 from hpml.marl.networks import init_actors
@@ -49,23 +50,45 @@ def learnt(spec, settings, actors, seen, memory):
     return np.asarray(allowed(logits[:, 0, 0], seen.mask)), known
 
 
-def player_of(spec, settings, actors):
-    return Player(spec, jax.device_get(parameters(actors)), settings.share)
+@pytest.fixture(params=["NumPy", "C"])
+def made(request):
+    """A player of a kind, with these parameters."""
+    if request.param == "C" and library() is None:
+        pytest.skip("this machine has no C compiler")
+
+    def make(spec, weights, shared):
+        player = Player(spec, shared) if request.param == "NumPy" else NativePlayer(spec, shared, library())
+        player.load(weights)
+        make.kept.append(weights)
+        return player
+
+    make.kept = []
+    return make
+
+
+def play(player, seen, memory, draws):
+    """Actions, logits and what is known afterwards, of environments that the player takes as many at a time as it can."""
+    count = draws.shape
+    answer = np.empty(count, np.int32), np.empty((*count, ACTIONS), np.float32), None if memory is None else memory + 1
+    for first in range(0, len(draws), player.together):
+        given = jax.tree.map(lambda x: x[first : first + player.together], (seen, memory, draws, *answer))
+        player.act(player.prepare(Turn(*given)))
+    return answer
 
 
 def act(player, seen, memory, number):
     """One environment's actions, with the same draw for all agents."""
     seen, memory = jax.tree.map(lambda x: x[None], (seen, memory))
-    played = player.act(seen, memory, np.full((1, AGENTS), number, np.float32))
+    played = play(player, seen, memory, np.full((1, AGENTS), number, np.float32))
     return jax.tree.map(lambda x: x[0], played)
 
 
 @pytest.mark.parametrize("changes", [{}, {"share": True}, {"memory": 6}, {"memory": 6, "share": True}], ids=str)
 @pytest.mark.parametrize("name", SEEING)
-def test_the_player_is_the_actor(name, changes):
+def test_the_player_is_the_actor(made, name, changes):
     spec, settings, actors, seen, memory = case(name, **changes)
     expected, known = learnt(spec, settings, actors, seen, memory)
-    actions, logits, after = act(player_of(spec, settings, actors), seen, memory, 0.4)
+    actions, logits, after = act(made(spec, jax.device_get(parameters(actors)), settings.share), seen, memory, 0.4)
     found = log_probs(logits, actions)
     np.testing.assert_allclose(found, expected[np.arange(AGENTS), actions], rtol=2e-5, atol=2e-5)
     assert (after is None) == (memory is None)
@@ -74,14 +97,14 @@ def test_the_player_is_the_actor(name, changes):
 
 
 @pytest.mark.parametrize("name", ["picture", "broken squares", "masked"])
-def test_environments_side_by_side_are_each_alone_to_the_last_bit(name):
+def test_environments_side_by_side_are_each_alone_to_the_last_bit(made, name):
     spec, settings, actors, seen, memory = case(name, memory=6)
-    player, draw = player_of(spec, settings, actors), np.random.default_rng(3)
+    player, draw = made(spec, jax.device_get(parameters(actors)), settings.share), np.random.default_rng(3)
     several = jax.tree.map(lambda x: np.stack([np.roll(x, k, 0) for k in range(5)]), (seen, memory))
     draws = draw.random((5, AGENTS), np.float32)
-    together = player.act(*several, draws)
+    together = play(player, *several, draws)
     for k in range(5):
-        alone = player.act(*jax.tree.map(lambda x, k=k: x[k : k + 1], several), draws[k : k + 1])
+        alone = play(player, *jax.tree.map(lambda x, k=k: x[k : k + 1], several), draws[k : k + 1])
         for one, other in zip(together, alone, strict=True):
             assert np.array_equal(one[k], other[0])
 
@@ -94,19 +117,23 @@ def test_environments_of_several_seeds_are_each_alone_to_the_last_bit(name, shar
     places = [0, 0, 1, 2, 2]
     draws = np.random.default_rng(3).random((5, AGENTS), np.float32)
     several = jax.tree.map(lambda x: np.stack([np.roll(x, k, 0) for k in range(5)]), (seen, memory))
-    together = Player(spec, policies(seeds, places, share), share).act(*several, draws)
+    player = Player(spec, share)
+    player.together = len(places)
+    player.load(policies(seeds, places, share))
+    together = play(player, *several, draws)
     for k, place in enumerate(places):
-        player = Player(spec, {key: array[place] for key, array in seeds.items()}, share)
-        alone = player.act(*jax.tree.map(lambda x, k=k: x[k : k + 1], several), draws[k : k + 1])
+        player = Player(spec, share)
+        player.load({key: array[place] for key, array in seeds.items()})
+        alone = play(player, *jax.tree.map(lambda x, k=k: x[k : k + 1], several), draws[k : k + 1])
         for one, other in zip(together, alone, strict=True):
             assert np.array_equal(one[k], other[0])
 
 
 @pytest.mark.parametrize("name", ["picture", "masked"])
-def test_draws_follow_the_policy(name):
+def test_draws_follow_the_policy(made, name):
     spec, settings, actors, seen, _ = case(name)
     expected = np.exp(learnt(spec, settings, actors, seen, None)[0])
-    player, count = player_of(spec, settings, actors), 2000
+    player, count = made(spec, jax.device_get(parameters(actors)), settings.share), 2000
     # Equally spaced draws hit every action as often as its probability says, but for one at each of its ends.
     even = (np.arange(count, dtype=np.float32) + 0.5) / count
     played = np.stack([act(player, seen, None, u)[0] for u in even])

@@ -13,7 +13,8 @@ import pytest
 from marl import counting
 
 from hpml.marl.collect.hosted import parameters
-from hpml.marl.collect.player import Player, log_probs
+from hpml.marl.collect.native import NativePlayer, library
+from hpml.marl.collect.player import Player, Turn, log_probs
 from hpml.marl.collect.pool import STUBBORN, Pool
 from hpml.marl.collect.wire import episode_seed
 from hpml.marl.engine import package
@@ -187,12 +188,15 @@ def test_what_was_played_is_what_the_policy_does(memory):
     same(*rollouts)
     played = rollouts[0]
     for slot in range(len(SEEDS) * ENVIRONMENTS):
-        player = Player(spec, {name: array[slot // ENVIRONMENTS] for name, array in policy.items()}, False)
+        player = NativePlayer(spec, False, library()) if library() else Player(spec, False)
+        player.load({name: array[slot // ENVIRONMENTS] for name, array in policy.items()})
         for t in range(STEPS):
             alone = slice(slot, slot + 1)
             seen = Observation(*(played[name][t, alone] for name in ("vector", "image", "mask")))
             known = played["memory"][t, alone] if memory else None
-            actions, logits, after = player.act(seen, known, draws[::-1][t, alone])
+            actions, logits = np.zeros((1, spec.agents), np.int32), np.zeros((1, spec.agents, spec.actions), np.float32)
+            after = None if known is None else np.empty_like(known)
+            player.act(player.prepare(Turn(seen, known, draws[::-1][t, alone], actions, logits, after)))
             assert np.array_equal(played["actions"][t, slot], actions[0])
             assert np.array_equal(played["log_probs"][t, slot], log_probs(logits, actions)[0])
             if memory:

@@ -7,7 +7,7 @@ its last bit, on what is played beside it.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,25 @@ from hpml.marl.env import FORBIDDEN, Observation, Spec
 _ZERO = np.float32(0)
 
 
+class Turn(NamedTuple):
+    """Environments side by side at one time: what is seen, known and drawn, and where the answer goes.
+
+    - `draws` (environments, agents): uniform on [0, 1). `memory` (environments, agents, units): what is known, or None.
+    - `actions`, and `logits` that they are drawn from; `then`: what is known afterwards, or None.
+    """
+
+    seen: Observation
+    memory: np.ndarray | None
+    draws: np.ndarray
+    actions: np.ndarray
+    logits: np.ndarray
+    then: np.ndarray | None
+
+
 class Player:
     """All agents' policies.
 
-    `weights` are the actor's parameters by their names in its tree ("sight.vector.weight"), agents first, or without
+    `load` gives them parameters, and `act` plays a turn as `prepare` has made it ready. `weights` are the actor's parameters by their names in its tree ("sight.vector.weight"), agents first, or without
     that axis where one actor is shared. Where each environment has its own, theirs is a further first axis, and a
     shared actor then has an axis of one agent behind it.
 
@@ -27,9 +42,15 @@ class Player:
     input that is always 1, and what goes in lies in a `Desk` from one step to the next.
     """
 
-    def __init__(self, spec: Spec, weights: Mapping[str, np.ndarray], shared: bool) -> None:
+    together = 4  # environments that play side by side at most
+
+    def __init__(self, spec: Spec, shared: bool) -> None:
         self._spec, self._shared = spec, shared
         self._desks: dict[int, Desk] = {}
+
+    def load(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Play by these parameters."""
+        spec = self._spec
         seeing = ("sight.vector",) if spec.image is None else ("sight.picture", "sight.vector")
         self._layers = [_join(weights, *names) for names in (seeing, ("hidden",), ("head",))]
         self._memory = {name: array for name, array in weights.items() if name.startswith("memory.")}
@@ -39,11 +60,14 @@ class Player:
             offset = (weights["sight.sprites.bias"] - read.sum(-1))[..., None, :]
             self._read = np.concatenate([read.swapaxes(-1, -2) / np.float32(127.5), offset], axis=-2)
 
-    def act(self, seen: Observation, memory: Any, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
-        """Everybody's action (environments, agents), the logits that it was drawn from, and what is known afterwards.
+    @staticmethod
+    def prepare(turn: Turn) -> Turn:
+        """What `act` takes."""
+        return turn
 
-        `draws` (environments, agents) are uniform on [0, 1); `memory` is (environments, agents, units) or None.
-        """
+    def act(self, turn: Turn) -> None:
+        """Play a turn: everybody's action, the logits that it was drawn from, and what is known afterwards."""
+        seen, known, draws = turn.seen, turn.memory, turn.draws
         desk = self._desks.get(len(draws))
         if desk is None:
             desk = self._desks[len(draws)] = Desk(self._spec, self._shared, [w.shape[-1] for w in self._layers], draws)
@@ -54,17 +78,18 @@ class Player:
         first, second, head = self._layers
         np.maximum(np.matmul(first, desk.inputs[0])[..., 0], _ZERO, out=desk.after[0])
         hidden = np.matmul(second, desk.inputs[1])[..., 0]
-        if self._memory:
-            memory = desk.after[1][...] = self._remember(np.maximum(hidden, _ZERO), memory)
+        if known is not None:
+            desk.after[1][...] = turn.then[...] = self._remember(np.maximum(hidden, _ZERO), known)
         else:
             np.maximum(hidden, _ZERO, out=desk.after[1])
         logits = np.matmul(head, desk.inputs[2])[..., 0]
         if seen.mask is not None:
             logits = np.where(seen.mask, logits, np.float32(FORBIDDEN))
+        turn.logits[...] = logits
         # Reductions by name: the methods go through Python, and that is half of the time here.
         mass = np.exp(logits - np.maximum.reduce(logits, axis=-1, keepdims=True))
         np.add.accumulate(mass, axis=-1, out=mass)
-        return np.add.reduce(mass <= (draws * mass[..., -1])[..., None], axis=-1), logits, memory
+        np.add.reduce(mass <= (draws * mass[..., -1])[..., None], axis=-1, out=turn.actions)
 
     def _remember(self, x: np.ndarray, known: np.ndarray) -> np.ndarray:
         """A step of the gated unit, as equinox has it."""

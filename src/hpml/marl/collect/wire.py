@@ -38,7 +38,8 @@ class Job:
     """What a worker does: which environment it plays, in which slots, and where the arrays are.
 
     `family` is the module with the environment's `make`; `show` says whether the first observations are to be shown at
-    time 0; a slot rests after its `episodes`; `shared` says that one actor is everybody's.
+    time 0; a slot rests after its `episodes`; `shared` says that one actor is everybody's; `library` is the file of
+    the policies in C, or None where NumPy plays.
     """
 
     family: str
@@ -50,6 +51,7 @@ class Job:
     show: bool
     episodes: int | None
     shared: bool
+    library: str | None
 
 
 def episode_seed(seed: int, stream: int, environment: int, episode: int) -> int:

@@ -19,13 +19,14 @@ import numpy as np
 
 from hpml.marl.collect import wire
 from hpml.marl.collect.building import Builder, Building
-from hpml.marl.collect.player import Player, log_probs
+from hpml.marl.collect.native import NativePlayer
+from hpml.marl.collect.player import Player, Turn, log_probs
 from hpml.marl.collect.shared import POLICY, attach
 from hpml.marl.env import Env, Observation
 
+Policies = Player | NativePlayer
 IDLE = 5  # milliseconds without a command, after which there is time to tidy up
-TOGETHER = 4  # slots that play side by side at most, and the bytes of their pictures: larger worlds see more, and
-TOGETHER_SEEN = 1 << 16  # engines that take turns then push each other out of the processor's memory
+TOGETHER = 1 << 16  # bytes of what slots side by side see at most: engines of larger worlds push each other out
 LEFT_OVER = 4  # finished episodes that may wait for such a time; of more, one goes with every rollout
 
 
@@ -111,29 +112,25 @@ class Lane:
 class Part:
     """Lanes that play side by side, and what they see and do at each time, as views into the arrays."""
 
-    def __init__(self, lanes: list[Lane], arrays: dict[str, np.ndarray], actions: int):
-        self.lanes, self._arrays = lanes, arrays
+    def __init__(self, lanes: list[Lane], arrays: dict[str, np.ndarray], player: Policies, actions: int):
+        self._lanes, self._arrays, self._player = lanes, arrays, player
         self._slots = slice(lanes[0].index, lanes[-1].index + 1)
-        acts = arrays["actions"][:, self._slots]
-        self._turns = [self._turn(t) for t in range(len(acts))] if "draws" in arrays else []
-        self._logits = np.zeros((*acts.shape, actions), np.float32)
+        self._logits = np.zeros((*arrays["actions"][:, self._slots].shape, actions), np.float32)
+        self._turns = [player.prepare(self._turn(t)) for t in range(len(self._logits))] if "draws" in arrays else []
 
-    def _turn(self, t: int) -> tuple[Any, ...]:
+    def _turn(self, t: int) -> Turn:
         at = lambda name, t: self._arrays[name][t, self._slots] if name in self._arrays else None  # noqa: E731
-        known, then = at("memory", t), at("memory", t + 1)
-        return seen_at(self._arrays, t, self._slots), known, at("draws", t), at("actions", t), then
+        seen, known, then = seen_at(self._arrays, t, self._slots), at("memory", t), at("memory", t + 1)
+        return Turn(seen, known, at("draws", t), at("actions", t), self._logits[t], then)
 
-    def play(self, steps: int, player: Player | None) -> list[Any]:
+    def play(self, steps: int, by_policy: bool) -> list[Any]:
         """A rollout, by the policies or by the actions that are there; the states of episodes that ended."""
         over = []
         for t in range(steps):
-            if player is not None:
-                seen, known, draws, actions, then = self._turns[t]
-                actions[...], self._logits[t], known = player.act(seen, known, draws)
-                if then is not None:
-                    then[...] = known
-            over += [ended for lane in self.lanes if (ended := lane.step(t)) is not None]
-        if player is not None:
+            if by_policy:
+                self._player.act(self._turns[t])
+            over += [ended for lane in self._lanes if (ended := lane.step(t)) is not None]
+        if by_policy:
             actions = self._arrays["actions"][:steps, self._slots]
             self._arrays["log_probs"][:steps, self._slots] = log_probs(self._logits[:steps], actions)
         return over
@@ -145,9 +142,9 @@ def seen_at(arrays: Mapping[str, np.ndarray], t: int, slots: int | slice) -> Obs
     return Observation(**{name: None if array is None else array[t, slots] for name, array in found.items()})
 
 
-def side_by_side(lanes: list[Lane], picture: int) -> list[list[Lane]]:
-    """Neighbours, a few at a time, as evenly as it goes; `picture` is how many bytes each of them sees."""
-    parts = -(-len(lanes) // max(1, min(TOGETHER, TOGETHER_SEEN // max(picture, 1))))
+def side_by_side(lanes: list[Lane], most: int, picture: int) -> list[list[Lane]]:
+    """Neighbours, at most so many at a time, as evenly as it goes; `picture` is how many bytes each of them sees."""
+    parts = -(-len(lanes) // max(1, min(most, TOGETHER // max(picture, 1))))
     cuts = [len(lanes) * i // parts for i in range(parts + 1)]
     return [lanes[first:last] for first, last in pairwise(cuts)]
 
@@ -178,7 +175,15 @@ def work(commands: int, replies: int, memory: int) -> None:
         lane.build_ahead()
     policy = {name.removeprefix(POLICY): array for name, array in arrays.items() if name.startswith(POLICY)}
     picture = arrays["image"][0, 0].nbytes if "image" in arrays else 0
-    parts = [Part(few, arrays, env.spec.actions) for few in side_by_side(lanes, picture)]
+    players: dict[tuple[int, ...], Policies] = {}
+    parts = []
+    most = NativePlayer.together if job.library else Player.together
+    for few in side_by_side(lanes, most, picture):
+        places = tuple(lane.place for lane in few)
+        if places not in players:
+            known = (env.spec, job.shared)
+            players[places] = NativePlayer(*known, job.library) if job.library else Player(*known)
+        parts.append(Part(few, arrays, players[places], env.spec.actions))
     over: list[Any] = []
     listening = select.poll()
     listening.register(commands, select.POLLIN)
@@ -190,12 +195,10 @@ def work(commands: int, replies: int, memory: int) -> None:
             env.close(over.pop())
         kind, steps = wire.receive(commands)
         builder.resting.clear()
-        players: dict[tuple[int, ...], Player] = {}
+        for places, player in players.items() if kind == wire.ACT else ():
+            player.load(policies(policy, list(places), job.shared))
         for part in parts:
-            places = tuple(lane.place for lane in part.lanes)
-            if kind == wire.ACT and places not in players:
-                players[places] = Player(env.spec, policies(policy, list(places), job.shared), job.shared)
-            over += part.play(steps, players.get(places))
+            over += part.play(steps, kind == wire.ACT)
         wire.send(replies, wire.READY, steps)
 
 
