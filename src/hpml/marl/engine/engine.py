@@ -20,8 +20,11 @@ class Engine:
         import dmlab2d
         from dmlab2d import runfiles_helper
 
-        self._lab = dmlab2d.Lab2d(runfiles_helper.find(), substrate.settings(seed))
+        settings = substrate.settings(seed)
+        self._lab = dmlab2d.Lab2d(runfiles_helper.find(), settings)
         self._lab.start(RESTARTS_NEVER, seed)
+        if "hpmlLevel" in settings and "hpmlInterface" not in settings:
+            substrate.remember(self._lab.observation("HPML.INTERFACE"))
         self._running = dmlab2d.RUNNING
         self.done = False
         players = range(1, len(substrate.roles) + 1)

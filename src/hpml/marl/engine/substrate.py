@@ -24,6 +24,7 @@ class Substrate:
     name: str
     roles: tuple[str, ...]
     config: Any = field(repr=False)
+    _known: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def actions(self) -> tuple[dict[str, int], ...]:
@@ -39,7 +40,7 @@ class Substrate:
     def settings(self, seed: int) -> dict[str, str]:
         """What the engine is built with for the episode of that seed."""
         if not self._drawn:
-            return self._fixed | {"env_seed": str(seed)}
+            return self._fixed | self._known | {"env_seed": str(seed)}
         # Such a substrate draws its map with Python's global generator.
         before = random.getstate()
         try:
@@ -47,6 +48,10 @@ class Substrate:
             return self._translate() | {"env_seed": str(seed)}
         finally:
             random.setstate(before)
+
+    def remember(self, interface: str) -> None:
+        """What an engine has said that it shows and takes: those after it are built in one go, in half the time."""
+        self._known["hpmlInterface"] = interface
 
     @cached_property
     def _module(self) -> Any:

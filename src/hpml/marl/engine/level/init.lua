@@ -35,7 +35,9 @@ local function visit(walk)
 end
 
 -- The order of a table that was seen before holds as long as its keys are the same: checking is cheaper than sorting.
+-- While the level is built, most tables are seen once.
 local orders = setmetatable({}, {__mode = 'k'})
+local isBuilding = true
 
 local function sameKeys(visited, order)
   local n = 0
@@ -60,25 +62,30 @@ local function sortedPairs(visited)
   if other == nil then
     return next, visited, nil  -- A plain list is in order already.
   end
-  local order = orders[visited]
-  if not (order and sameKeys(visited, order)) then
-    local keys, has, kind = {}, {}, type(other)
-    for each in next, visited do
-      keys[#keys + 1] = each
-      has[each] = true
-      if type(each) ~= kind then
-        kind = nil
-      end
-    end
-    if kind == 'string' or kind == 'number' then
-      sort(keys)
-    else
-      sort(keys, before)
-    end
-    order = {keys = keys, has = has}
-    orders[visited] = order
+  local order = not isBuilding and orders[visited]
+  if order and sameKeys(visited, order) then
+    return visit, {keys = order.keys, visited = visited, i = 0}, nil
   end
-  return visit, {keys = order.keys, visited = visited, i = 0}, nil
+  local keys, kind = {}, type(other)
+  for each in next, visited do
+    keys[#keys + 1] = each
+    if type(each) ~= kind then
+      kind = nil
+    end
+  end
+  if kind == 'string' or kind == 'number' then
+    sort(keys)
+  else
+    sort(keys, before)
+  end
+  if not isBuilding then
+    local has = {}
+    for i = 1, #keys do
+      has[keys[i]] = true
+    end
+    orders[visited] = {keys = keys, has = has}
+  end
+  return visit, {keys = keys, visited = visited, i = 0}, nil
 end
 
 -- Building takes up to half a second and touches nothing of Python: other threads of the process run meanwhile.
@@ -210,6 +217,18 @@ local function applyTogether(reader, convert)
   end
 end
 
+-- Every object begins as a copy of its kind's settings. The order in which a table is copied matters to nobody.
+local function copyInAnyOrder(input, depth)
+  if type(input) ~= 'table' or depth ~= nil and depth <= 0 then
+    return input
+  end
+  local output, below, meta = {}, depth and depth - 1, getmetatable(input)
+  for key, value in next, input do
+    output[key] = type(value) == 'table' and copyInAnyOrder(value, below) or value
+  end
+  return meta == nil and output or setmetatable(output, copyInAnyOrder(meta, below))
+end
+
 -- All players' numbers in one tensor, kind by kind and player by player: one look instead of one for each of them.
 local function numbersOf(observations, players, tensor)
   local named, parts, size = {}, {}, 0
@@ -252,11 +271,47 @@ local function numbersOf(observations, players, tensor)
   return {name = 'HPML.NUMBERS', type = 'tensor.DoubleTensor', shape = {size}, func = look}
 end
 
+-- What a level shows and takes, as text: a line for each observation and action.
+local function describe(observations, actions)
+  local lines = {}
+  for _, each in ipairs(observations) do
+    local sides = {}
+    for i, side in ipairs(each.shape) do
+      sides[i] = string.format('%d', side)
+    end
+    lines[#lines + 1] = string.format('%s\t%s\t%s', each.name, each.type, table.concat(sides, ','))
+  end
+  for _, each in ipairs(actions) do
+    lines[#lines + 1] = string.format('%s\t%d\t%d\taction', each.name, each.min, each.max)
+  end
+  return table.concat(lines, '\n')
+end
+
+local function understand(text)
+  local observations, actions = {}, {}
+  for line in text:gmatch('[^\n]+') do
+    local name, one, other, action = line:match('^([^\t]*)\t([^\t]*)\t([^\t]*)\t?(.*)$')
+    if action == 'action' then
+      actions[#actions + 1] = {name = name, min = tonumber(one), max = tonumber(other)}
+    else
+      local shape = {}
+      for side in other:gmatch('[^,]+') do
+        shape[#shape + 1] = tonumber(side)
+      end
+      observations[#observations + 1] = {name = name, type = one, shape = shape}
+    end
+  end
+  return observations, actions
+end
+
 local api = {}
 
+-- The engine looks for garbage in all that there is, twice, between `init` and `start`: on large maps that takes as long
+-- as the building. Where `hpmlInterface` says what the level shows and takes, as HPML.INTERFACE of an engine before has
+-- it, nothing is built before `start`.
 function api:init(settings)
-  local level, root = settings.hpmlLevel, settings.hpmlRoot
-  settings.hpmlLevel, settings.hpmlRoot = nil, nil
+  local level, root, interface = settings.hpmlLevel, settings.hpmlRoot, settings.hpmlInterface
+  settings.hpmlLevel, settings.hpmlRoot, settings.hpmlInterface = nil, nil, nil
   pairs = sortedPairs
   package.path = level .. '/?.lua;' .. root .. '/?.lua;' .. package.path:gsub('^%./%?%.lua;', '')
   -- The levels spell out whole configurations for a log that nobody reads; that took up to two thirds of the building.
@@ -264,29 +319,53 @@ function api:init(settings)
   drawOnce(require('common.tile_set').TileSet)
   drawAtOnce(require('common.image_helpers'), require('system.tensor'))
   applyTogether(require('common.read_settings'), require('common.strings').convertFrom)
+  require('common.tables').deepCopy = copyInAnyOrder
   local original = dofile(level .. '/init.lua')
   for key, value in next, original do
     self[key] = value
   end
-  local init, start = withoutPythonLock(original.init), withoutPythonLock(original.start)
+
+  local function build()
+    original.init(self, settings)
+    local observations = self._observations
+    local function add(name, type, shape, func)
+      observations[#observations + 1] = {name = name, type = type, shape = shape, func = func}
+    end
+    table.insert(observations, numbersOf(observations, self._settings.numPlayers, require('system.tensor')))
+    local sprites, text = #self._world:spriteNames(), nil
+    add('HPML.SPRITES', 'Doubles', {}, function() return sprites end)
+    add('HPML.INTERFACE', 'String', {0}, function() return text end)
+    text = describe(observations, original.discreteActionSpec(self))
+    if interface and interface ~= text then
+      error('the level does not show and take what it did before.')
+    end
+  end
+
+  local start = original.start
+  if interface then
+    local observations, actions = understand(interface)
+    function self:observationSpec() return observations end
+    function self:discreteActionSpec() return actions end
+    start = function(...)
+      build()
+      return original.start(...)
+    end
+  end
+  start = withoutPythonLock(start)
   -- Nearly everything that is allocated while building stays: looking for garbage then is time lost.
   collectgarbage('stop')
   function self:start(...)
+    collectgarbage('stop')  -- The engine's own looking has started it again.
     local result = start(self, ...)
-    -- From now on when the memory is four times what it is: building has taken as much.
-    collectgarbage('setpause', 400)
+    isBuilding = false
+    -- From now on when the memory is several times what it is: building has taken as much.
+    collectgarbage('setpause', interface and 200 or 400)
     collectgarbage('restart', -1)
     return result
   end
-  init(self, settings)
-  table.insert(self._observations, numbersOf(self._observations, self._settings.numPlayers, require('system.tensor')))
-  local sprites = #self._world:spriteNames()
-  table.insert(self._observations, {
-      name = 'HPML.SPRITES',
-      type = 'Doubles',
-      shape = {},
-      func = function() return sprites end,
-  })
+  if not interface then
+    withoutPythonLock(build)()
+  end
 end
 
 return api
