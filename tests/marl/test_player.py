@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from hpml.marl.collect.hosted import draw_all, parameters
-from hpml.marl.collect.native import NativePlayer, library
+from hpml.marl.collect.native import NativePlayer
 from hpml.marl.collect.player import Player, Turn, log_probs
 from hpml.marl.collect.worker import policies
 from hpml.marl.env import Observation, Spec
+from hpml.marl.library import library
 from hpml.marl.networks import init_actors
 from hpml.marl.policy import allowed
 from hpml.marl.rollout import see

@@ -13,12 +13,13 @@ import pytest
 from marl import counting
 
 from hpml.marl.collect.hosted import parameters
-from hpml.marl.collect.native import NativePlayer, library
+from hpml.marl.collect.native import NativePlayer
 from hpml.marl.collect.player import Player, Turn, log_probs
 from hpml.marl.collect.pool import STUBBORN, Pool
 from hpml.marl.collect.wire import episode_seed
 from hpml.marl.engine import package
 from hpml.marl.env import Observation
+from hpml.marl.library import library
 from hpml.marl.networks import init_actors
 from hpml.marl.settings import Settings
 

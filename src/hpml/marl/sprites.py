@@ -5,8 +5,12 @@ ones. A network that reads square by square then has to read each different one 
 function of the same pixels, for a small part of the arithmetic and of the memory.
 """
 
+import math
+
 import numpy as np
 from jaxtyping import Int, UInt8
+
+from hpml.marl.library import library, load
 
 # More different squares than this, and reading all of them is as good.
 MOST = 8192
@@ -18,6 +22,38 @@ def index(
     images: UInt8[np.ndarray, "*batch height width channels"], side: int
 ) -> tuple[Int[np.ndarray, "*batch cells"], UInt8[np.ndarray, "book pixels"]] | None:
     """Each square's place in the book, and the book; None where there are too many different squares.
+
+    The first axis is time: a picture is likely to look like the one before it.
+    """
+    path = library()
+    found = _by_bits(images, side) if path is None else _by_book(images, side, path)
+    if found is None:
+        return None
+    places, different = found
+    length = LEAST
+    while length < len(different):
+        length *= 4
+    book = np.zeros((length, different.shape[-1]), np.uint8)
+    book[: len(different)] = different
+    return places.reshape(*images.shape[:-3], -1), book
+
+
+def _by_book(images: np.ndarray, side: int, path: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """Places and different squares, in C."""
+    images, picture = np.ascontiguousarray(images), images.shape[-3:]
+    cells, pixels = -(-picture[0] // side) * -(-picture[1] // side), side * side * picture[2]
+    count, apart = math.prod(images.shape[:-3]), math.prod(images.shape[1:-3])
+    places, squares = np.empty((count, cells), np.int32), np.empty((MOST, pixels), np.uint8)
+    shape, marks = np.array([*picture, side], np.int64), np.zeros(4 * MOST, np.uint16)
+    at = lambda array: array.ctypes.data  # noqa: E731
+    different = load(path).index_squares(
+        at(shape), at(images), count, apart, at(places), at(squares), MOST, at(marks), len(marks)
+    )
+    return None if different < 0 else (places, squares[:different])
+
+
+def _by_bits(images: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Places and different squares, in NumPy.
 
     Two squares count as equal when 64 random bits of theirs are: for 8,192 squares that errs once in 10^11 batches.
     """
@@ -34,15 +70,10 @@ def index(
     different, first, places = np.unique(marks, return_index=True, return_inverse=True)
     if len(different) > MOST:
         return None
-    length = LEAST
-    while length < len(different):
-        length *= 4
-    book = np.zeros((length, side * side * channels), np.uint8)
     n, cell = np.divmod(first, rows * columns)
     r, c = np.divmod(cell, columns)
     squares = line.reshape(-1, rows, side, columns, side * channels)
-    book[: len(different)] = squares[n, r, :, c].reshape(len(different), -1)
-    return places.astype(np.int32).reshape(*lead, rows * columns), book
+    return places.astype(np.int32), squares[n, r, :, c].reshape(len(different), -1)
 
 
 def _odd(count: int, number: int) -> np.ndarray:

@@ -1,67 +1,20 @@
-"""Policies at play in C, where the machine has a compiler: the same function as `player.Player`, several times as fast.
-
-`acting.c` is compiled once for a machine, when a pool is first made, and kept in the user's cache. Without a compiler,
-and where `HPML_NATIVE=0`, NumPy plays. The two differ in the last bits, as two machines do.
-"""
+"""Policies at play in C: the same function as `player.Player`, several times as fast."""
 
 import ctypes
-import hashlib
-import os
-import platform
-import shlex
-import subprocess
-import tempfile
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from hpml.marl.collect.player import Turn
 from hpml.marl.env import FORBIDDEN, Spec
+from hpml.marl.library import load
 
-SOURCE = Path(__file__).with_name("acting.c")
-FLAGS = ("-std=gnu11", "-O3", "-shared", "-fPIC")
-PATIENCE = 120  # seconds for the compiler
 # The parameters by their names in the actor's tree, in the order of the C file.
 NAMES = (
     *(f"sight.{layer}.{part}" for layer in ("vector", "sprites", "picture") for part in ("weight", "bias")),
     *(f"{layer}.{part}" for layer in ("hidden", "head") for part in ("weight", "bias")),
     *(f"memory.{part}" for part in ("weight_ih", "weight_hh", "bias", "bias_n")),
 )
-
-
-@cache
-def library() -> str | None:
-    """The compiled file, made now if there is none yet; None where it cannot be."""
-    if os.environ.get("HPML_NATIVE") == "0" or os.name != "posix":
-        return None
-    compiler = shlex.split(os.environ.get("CC", "cc"))
-    recipe = (SOURCE.read_bytes(), repr((compiler, FLAGS, platform.machine(), _processor())).encode())
-    kept = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    made = Path(kept, "hpml", f"acting-{hashlib.sha256(b''.join(recipe)).hexdigest()[:16]}.so")
-    if made.exists():
-        return str(made)
-    try:
-        made.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-            fresh = Path(folder, made.name)
-            tune = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
-            command = [*compiler, *FLAGS, tune, str(SOURCE), "-o", str(fresh), "-lm"]
-            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
-            os.replace(fresh, made)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return str(made)
-
-
-def _processor() -> str:
-    """What the code is compiled for: a home may be shared by machines that are not alike."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return "".join(sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))}))
 
 
 class NativePlayer:
@@ -71,10 +24,7 @@ class NativePlayer:
 
     def __init__(self, spec: Spec, shared: bool, path: str):
         self._spec, self._shared = spec, shared
-        self._library = ctypes.CDLL(path)
-        self._library.open_player.restype = ctypes.c_void_p
-        self._library.load.argtypes = self._library.act.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-        self._library.load.restype = self._library.act.restype = None
+        self._library = load(path)
         self._act = self._library.act
         self._player: int | None = None
 
@@ -90,7 +40,7 @@ class NativePlayer:
         units = weights["memory.bias_n"].shape[-1] if "memory.bias_n" in weights else 0
         sizes = (spec.vector, weights["hidden.bias"].shape[-1], spec.actions, units, spec.masked, self._shared)
         shape = np.array([spec.agents, *picture, *sizes], np.int64)
-        player = self._library.open_player(ctypes.c_void_p(shape.ctypes.data), ctypes.c_float(FORBIDDEN))
+        player = self._library.open_player(shape.ctypes.data, FORBIDDEN)
         if player is None:
             raise MemoryError("there is not enough memory for the policies at play.")
         return int(player)

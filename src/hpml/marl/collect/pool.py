@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from hpml.marl.collect import native, wire
+from hpml.marl.collect import wire
 from hpml.marl.collect.process import Worker
 from hpml.marl.collect.shared import POLICY, allocate, attach, layout
 from hpml.marl.env import Env, Spec
+from hpml.marl.library import library
 
 STUBBORN = 3  # ends of a worker in a row, without a rollout between them, after which another try makes no sense
 
@@ -80,7 +81,7 @@ class Pool:
             raise ValueError("a pool needs at least one seed, one environment, one step and one worker.")
         self.spec, self.seeds, self.environments, self.steps = env.spec, tuple(seeds), environments, steps
         self._policy, self._shared = dict(policy or {}), shared
-        self._library = native.library() if policy else None
+        self._library = library() if policy else None
         slots = len(seeds) * environments
         self._restore(state, slots)
         self._fields = layout(env.spec, steps, slots, policy, memory)

@@ -24,7 +24,7 @@ class Engine:
         self._lab = dmlab2d.Lab2d(runfiles_helper.find(), settings)
         self._lab.start(RESTARTS_NEVER, seed)
         if "hpmlLevel" in settings and "hpmlInterface" not in settings:
-            substrate.remember(self._lab.observation("HPML.INTERFACE"))
+            substrate.remember(self._lab.observation("HPML.INTERFACE").decode())
         self._running = dmlab2d.RUNNING
         self.done = False
         players = range(1, len(substrate.roles) + 1)

@@ -1,20 +1,22 @@
-/* Policies at play: the function of `player.py`, and of `networks.Actor`, for one environment at a time.
+/* What training on pictures asks of C: finding equal squares, and policies at play.
  *
- * A picture is made of squares, and the same squares come again and again. `Book` knows every square that was seen and
- * gives it a number. A square in a place adds the same numbers to an actor's first layer every time: they are worked out
- * once a rollout and kept, so that a step reads some kilobytes and not all of the layer's weights.
+ * A picture is made of squares, and the same squares come again and again. A `Book` knows every square that was seen and
+ * gives it a number.
  *
- * What is kept never changes a result: a kept sum is worked out by the same steps as a fresh one.
+ * A policy at play is the function of `player.py`, and of `networks.Actor`, for one environment at a time. A square in a
+ * place adds the same numbers to an actor's first layer every time: they are worked out once a rollout and kept, so that
+ * a step reads some kilobytes and not all of the layer's weights. What is kept never changes a result: a kept sum is
+ * worked out by the same steps as a fresh one.
  */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SQUARES 4096 /* different squares that a book holds; others are read anew every time */
-#define PLACES 16384 /* of a book's index, a power of two */
+#define SQUARES 4096 /* different squares that a player knows; others are read anew every time */
 #define SUMS 8192    /* places for kept sums of an actor, a power of two */
 #define FULL 6144    /* of them in use, after which no more are kept */
+#define LINE 24 /* bytes of a line of the usual square: 8 pixels of 3 colours */
 #define LANES 8
 #define BLOCK 64
 
@@ -42,10 +44,16 @@ typedef struct {
     float *logits, *then;
 } Turn;
 
+/* How pictures are cut into squares; a last one that is not whole is filled up with zeros. */
 typedef struct {
-    int64_t count;
-    uint8_t *pixels; /* (SQUARES, bytes of a square) */
-    uint16_t *index; /* (PLACES): a square's number + 1, or 0 */
+    int64_t height, width, channels, side, rows, columns, cells, pixels;
+} Grid;
+
+typedef struct {
+    int64_t count, most;
+    uint64_t mask;   /* of the index, whose length is a power of two, at least twice `most` */
+    uint8_t *pixels; /* (most, bytes of a square) */
+    uint16_t *index; /* a square's number + 1, or 0 */
 } Book;
 
 typedef struct {
@@ -63,7 +71,8 @@ typedef struct {
 typedef struct {
     Shape shape;
     float forbidden;
-    int64_t rows, columns, cells, pixels, actors;
+    int64_t cells, actors;
+    Grid grid;
     Weights weights;
     Book book;
     Kept *kept;
@@ -101,38 +110,45 @@ static void rectify(float *x, int64_t count) {
 
 static float sigmoid(float x) { return 0.5f + 0.5f * tanhf(0.5f * x); }
 
+static Grid grid_of(const int64_t *picture) {
+    Grid g = {picture[0], picture[1], picture[2], picture[3], 0, 0, 0, 0};
+    g.rows = (g.height + g.side - 1) / g.side;
+    g.columns = (g.width + g.side - 1) / g.side;
+    g.cells = g.rows * g.columns;
+    g.pixels = g.side * g.side * g.channels;
+    return g;
+}
+
 /* Where a square of a picture begins, and how many lines and bytes of it the picture has. */
 typedef struct {
     const uint8_t *from;
     int64_t lines, wide;
 } Corner;
 
-static Corner corner(const Player *player, const uint8_t *image, int64_t cell) {
-    const Shape *s = &player->shape;
-    int64_t top = cell / player->columns * s->side, left = cell % player->columns * s->side;
-    int64_t lines = s->height - top < s->side ? s->height - top : s->side;
-    int64_t wide = (s->width - left < s->side ? s->width - left : s->side) * s->channels;
-    return (Corner){image + (top * s->width + left) * s->channels, lines, wide};
+static Corner corner(const Grid *g, const uint8_t *image, int64_t cell) {
+    int64_t top = cell / g->columns * g->side, left = cell % g->columns * g->side;
+    int64_t lines = g->height - top < g->side ? g->height - top : g->side;
+    int64_t wide = (g->width - left < g->side ? g->width - left : g->side) * g->channels;
+    return (Corner){image + (top * g->width + left) * g->channels, lines, wide};
 }
 
-/* A square's lines one after the other, with zeros for what the picture lacks. */
-static void cut(const Player *player, Corner at) {
-    int64_t line = player->shape.side * player->shape.channels, across = player->shape.width * player->shape.channels;
-    if (at.lines * at.wide < player->pixels) memset(player->square, 0, player->pixels);
+/* A square's lines one after the other. */
+static void cut(const Grid *g, Corner at, uint8_t *square) {
+    int64_t line = g->side * g->channels, across = g->width * g->channels;
+    if (at.lines * at.wide < g->pixels) memset(square, 0, g->pixels);
     for (int64_t y = 0; y < at.lines; y++)
-        if (at.wide == 24) memcpy(player->square + y * line, at.from + y * across, 24);
-        else memcpy(player->square + y * line, at.from + y * across, at.wide);
+        if (at.wide == LINE) memcpy(square + y * line, at.from + y * across, LINE);
+        else memcpy(square + y * line, at.from + y * across, at.wide);
 }
 
-/* Whether a square of a picture is this one of the book. */
-static int is_square(const Player *player, Corner at, int64_t number) {
-    const uint8_t *known = player->book.pixels + number * player->pixels;
-    int64_t across = player->shape.width * player->shape.channels;
-    if (at.wide != 24 || at.lines * at.wide < player->pixels) return 0;
-    uint64_t differ = 0, one[3], other[3];
+/* Whether a square of a picture is known to be this one: the usual square, whole, compared without cutting it. */
+static int is_square(const Grid *g, Corner at, const uint8_t *known) {
+    int64_t across = g->width * g->channels;
+    if (at.wide != LINE || at.lines * at.wide < g->pixels) return 0;
+    uint64_t differ = 0, one[LINE / 8], other[LINE / 8];
     for (int64_t y = 0; y < at.lines; y++) {
-        memcpy(one, known + 24 * y, 24);
-        memcpy(other, at.from + across * y, 24);
+        memcpy(one, known + LINE * y, LINE);
+        memcpy(other, at.from + across * y, LINE);
         differ |= (one[0] ^ other[0]) | (one[1] ^ other[1]) | (one[2] ^ other[2]);
     }
     return !differ;
@@ -155,21 +171,49 @@ static uint64_t hash(const uint8_t *bytes, int64_t count) {
 }
 
 /* The number of a square, a new one if it was never seen; -1 where the book is full. */
-static int64_t look_up(Book *book, const uint8_t *square, int64_t pixels) {
-    uint64_t at = hash(square, pixels) & (PLACES - 1);
-    for (; book->index[at]; at = (at + 1) & (PLACES - 1))
+static int32_t look_up(Book *book, const uint8_t *square, int64_t pixels) {
+    uint64_t at = hash(square, pixels) & book->mask;
+    for (; book->index[at]; at = (at + 1) & book->mask)
         if (!memcmp(book->pixels + (book->index[at] - 1) * pixels, square, pixels)) return book->index[at] - 1;
-    if (book->count == SQUARES) return -1;
+    if (book->count == book->most) return -1;
     memcpy(book->pixels + book->count * pixels, square, pixels);
     book->index[at] = ++book->count;
     return book->count - 1;
 }
 
+/* The number of a square of a picture; `guess` is one that it may have, or -1. `square` is where it is cut out to. */
+static int32_t number_of(Book *book, const Grid *g, Corner at, int32_t guess, uint8_t *square) {
+    if (guess >= 0 && is_square(g, at, book->pixels + guess * g->pixels)) return guess;
+    cut(g, at, square);
+    return look_up(book, square, g->pixels);
+}
+
+/* Each square's number in a book of different ones, and how many there are; -1 where they are more than `most`.
+ *
+ * `picture` is (height, width, channels, side). `places` is (pictures, squares), `pixels` (most, bytes of a square),
+ * `index` zeros, as many as a power of two of at least twice `most`. A picture is likely to look like the one `apart`
+ * before it.
+ */
+int64_t index_squares(const int64_t *picture, const uint8_t *images, int64_t pictures, int64_t apart, int32_t *places,
+                      uint8_t *pixels, int64_t most, uint16_t *index, int64_t length) {
+    Grid g = grid_of(picture);
+    Book book = {0, most, length - 1, pixels, index};
+    uint8_t square[g.pixels];
+    for (int64_t i = 0; i < pictures; i++, images += g.height * g.width * g.channels)
+        for (int64_t cell = 0; cell < g.cells; cell++) {
+            int32_t guess = i < apart ? -1 : places[(i - apart) * g.cells + cell];
+            int32_t number = number_of(&book, &g, corner(&g, images, cell), guess, square);
+            if (number < 0) return -1;
+            places[i * g.cells + cell] = number;
+        }
+    return book.count;
+}
+
 /* What an actor makes of a square. */
 static void read_square(const Player *player, const Kept *kept, const uint8_t *square, float *features) {
-    float bytes[player->pixels];
-    for (int64_t i = 0; i < player->pixels; i++) bytes[i] = square[i];
-    dense(kept->scale, kept->offset, bytes, player->pixels, player->shape.sprites, features);
+    float bytes[player->grid.pixels];
+    for (int64_t i = 0; i < player->grid.pixels; i++) bytes[i] = square[i];
+    dense(kept->scale, kept->offset, bytes, player->grid.pixels, player->shape.sprites, features);
     rectify(features, player->shape.sprites);
 }
 
@@ -180,7 +224,7 @@ static const float *features_of(const Player *player, Kept *kept, int64_t number
     }
     float *features = kept->read + number * player->shape.sprites;
     if (!kept->is_read[number]) {
-        read_square(player, kept, player->book.pixels + number * player->pixels, features);
+        read_square(player, kept, player->book.pixels + number * player->grid.pixels, features);
         kept->is_read[number] = 1;
     }
     return features;
@@ -236,12 +280,9 @@ static void see(Player *player, const Turn *turn, int64_t agent, float *x) {
     int64_t actor = s->shared ? 0 : agent, inputs = s->vector + (s->shared ? s->agents : 0), hidden = s->hidden;
     const float *picture = w->picture + actor * hidden * player->cells * s->sprites;
     for (int64_t cell = 0; cell < player->cells; cell++) {
-        Corner at = corner(player, turn->image + agent * s->height * s->width * s->channels, cell);
+        Corner at = corner(&player->grid, turn->image + agent * s->height * s->width * s->channels, cell);
         int32_t *number = player->last + agent * player->cells + cell;
-        if (*number < 0 || !is_square(player, at, *number)) {
-            cut(player, at);
-            *number = look_up(&player->book, player->square, player->pixels);
-        }
+        *number = number_of(&player->book, &player->grid, at, *number, player->square);
         player->sums[cell] =
             sum_of(player, player->kept + actor, picture, cell, *number, player->spare + cell * hidden);
     }
@@ -319,7 +360,7 @@ void act(Player *player, const Turn *turn) {
 void load(Player *player, const Weights *weights) {
     player->weights = *weights;
     if (!player->cells) return;
-    int64_t sprites = player->shape.sprites, pixels = player->pixels;
+    int64_t sprites = player->shape.sprites, pixels = player->grid.pixels;
     for (int64_t actor = 0; actor < player->actors; actor++) {
         Kept *kept = player->kept + actor;
         kept->count = 0;
@@ -357,18 +398,17 @@ Player *open_player(const Shape *shape, float forbidden) {
     player->second = room(s->hidden, sizeof(float), &enough);
     player->gates = room(6 * s->memory, sizeof(float), &enough);
     if (!s->side) return enough ? player : NULL;
-    player->rows = (s->height + s->side - 1) / s->side;
-    player->columns = (s->width + s->side - 1) / s->side;
-    player->cells = player->rows * player->columns;
-    player->pixels = s->side * s->side * s->channels;
-    player->square = room(player->pixels, 1, &enough);
+    player->grid = grid_of(&s->height);
+    player->cells = player->grid.cells;
+    player->square = room(player->grid.pixels, 1, &enough);
     player->features = room(s->sprites, sizeof(float), &enough);
     player->last = room(s->agents * player->cells, sizeof(int32_t), &enough);
     if (enough) memset(player->last, -1, s->agents * player->cells * sizeof(int32_t));
     player->sums = room(player->cells, sizeof(float *), &enough);
     player->spare = room(player->cells * s->hidden, sizeof(float), &enough);
-    player->book.pixels = room(SQUARES * player->pixels, 1, &enough);
-    player->book.index = room(PLACES, sizeof(uint16_t), &enough);
+    player->book = (Book){0, SQUARES, 4 * SQUARES - 1, NULL, NULL};
+    player->book.pixels = room(SQUARES * player->grid.pixels, 1, &enough);
+    player->book.index = room(4 * SQUARES, sizeof(uint16_t), &enough);
     player->kept = room(player->actors, sizeof(Kept), &enough);
     for (int64_t actor = 0; enough && actor < player->actors; actor++) {
         Kept *kept = player->kept + actor;
@@ -378,7 +418,7 @@ Player *open_player(const Shape *shape, float forbidden) {
         kept->is_turned = room(player->cells, 1, &enough);
         kept->turned = room(player->cells * s->sprites * s->hidden, sizeof(float), &enough);
         kept->read = room(SQUARES * s->sprites, sizeof(float), &enough);
-        kept->scale = room(s->sprites * player->pixels, sizeof(float), &enough);
+        kept->scale = room(s->sprites * player->grid.pixels, sizeof(float), &enough);
         kept->offset = room(s->sprites, sizeof(float), &enough);
     }
     return enough ? player : NULL;
