@@ -312,6 +312,7 @@ local api = {}
 function api:init(settings)
   local level, root, interface = settings.hpmlLevel, settings.hpmlRoot, settings.hpmlInterface
   settings.hpmlLevel, settings.hpmlRoot, settings.hpmlInterface = nil, nil, nil
+  jit.off()  -- Most of the building is done once: compiling it takes longer than it saves.
   pairs = sortedPairs
   package.path = level .. '/?.lua;' .. root .. '/?.lua;' .. package.path:gsub('^%./%?%.lua;', '')
   -- The levels spell out whole configurations for a log that nobody reads; that took up to two thirds of the building.
@@ -358,6 +359,7 @@ function api:init(settings)
     collectgarbage('stop')  -- The engine's own looking has started it again.
     local result = start(self, ...)
     isBuilding = false
+    jit.on()
     -- From now on when the memory is several times what it is: building has taken as much.
     collectgarbage('setpause', interface and 200 or 400)
     collectgarbage('restart', -1)
