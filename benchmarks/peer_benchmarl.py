@@ -23,6 +23,7 @@ del sys.modules["tensorflow"]
 from benchmarl.experiment.callback import Callback
 
 FRAMES = 256
+WARM = 2  # rounds before those that are timed
 ends = []
 
 
@@ -69,7 +70,8 @@ def main() -> None:
         config=config,
         callbacks=[Clock()],
     ).run()
-    print(json.dumps({"frames": FRAMES / statistics.median(b - a for a, b in itertools.pairwise(ends))}))
+    rounds = [b - a for a, b in itertools.pairwise(ends[WARM:])]
+    print(json.dumps({"frames": FRAMES / statistics.mean(rounds), "rounds": rounds}))
 
 
 if __name__ == "__main__":

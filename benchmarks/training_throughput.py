@@ -136,6 +136,7 @@ def main() -> None:
     ):
         parser.add_argument(f"--{option}", type=int, default=default)
     parser.add_argument("--peer", default="")
+    parser.add_argument("--peer-updates", type=int, default=19, help="two to get warm, and two episodes of 1,000 steps")
     parser.add_argument("--bare", action="store_true", help="measure the engine alone on all cores")
     options = parser.parse_args()
     keep_memory()  # as `hpml train` does
@@ -154,7 +155,7 @@ def main() -> None:
                 engines = bare_engines(name, options.workers or cores, as_shipped)
                 line += f", {label} {engines:.0f} steps/s, share {found['steps'] / engines:.2f}"
         if options.peer:
-            frames = peer(options.peer, name, 6)
+            frames = peer(options.peer, name, options.peer_updates)
             line += f", BenchMARL {frames:.1f} frames/s, {found['steps'] / frames:.0f} times"
         print(line, flush=True)
 
