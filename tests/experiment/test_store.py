@@ -91,8 +91,9 @@ def test_versions_are_kept_for_every_start_and_a_change_is_said(tmp_path):
     assert note_versions(folder, "cpu", 0) is None
     assert note_versions(folder, "cpu", 7) is None
     assert "device cpu -> H200" in note_versions(folder, "H200", 9)
+    assert note_versions(folder, "cpu", 9, {"policies": "C"}) is None  # the first start noted nothing of the kind
     folder.close()
     starts = json.loads((tmp_path / "run" / "versions.json").read_text())["starts"]
-    assert [start["update"] for start in starts] == [0, 7, 9]
+    assert [start["update"] for start in starts] == [0, 7, 9, 9]
     assert starts[0]["versions"]["jax"]
     assert re.fullmatch("[0-9a-f]{12}", starts[0]["versions"]["source"])

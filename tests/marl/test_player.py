@@ -68,13 +68,14 @@ def made(request):
 
 
 def play(player, seen, memory, draws):
-    """Actions, logits and what is known afterwards, of environments that the player takes as many at a time as it can."""
-    count = draws.shape
-    answer = np.empty(count, np.int32), np.empty((*count, ACTIONS), np.float32), None if memory is None else memory + 1
+    """Actions, logits and what is known afterwards; as many environments at a time as the player takes."""
+    actions, logits = np.empty(draws.shape, np.int32), np.empty((*draws.shape, ACTIONS), np.float32)
+    then = None if memory is None else np.empty_like(memory)
     for first in range(0, len(draws), player.together):
-        given = jax.tree.map(lambda x: x[first : first + player.together], (seen, memory, draws, *answer))
+        few = slice(first, first + player.together)
+        given = jax.tree.map(lambda x, few=few: x[few], (seen, memory, draws, actions, logits, then))
         player.act(player.prepare(Turn(*given)))
-    return answer
+    return actions, logits, then
 
 
 def act(player, seen, memory, number):
@@ -128,6 +129,27 @@ def test_environments_of_several_seeds_are_each_alone_to_the_last_bit(name, shar
         alone = play(player, *jax.tree.map(lambda x, k=k: x[k : k + 1], several), draws[k : k + 1])
         for one, other in zip(together, alone, strict=True):
             assert np.array_equal(one[k], other[0])
+
+
+def test_what_is_kept_of_squares_changes_nothing(made):
+    """Thousands of pictures, of few squares and of many: none is forgotten, mistaken, or kept from other parameters."""
+    spec, settings, actors, _, _ = case("broken squares")
+    few, many = jax.device_get(parameters(actors)), jax.device_get(parameters(jax.tree.map(lambda x: 0.9 * x, actors)))
+    draw, count = np.random.default_rng(5), 1500  # 12 squares in each of 3 pictures: more than a player keeps
+    images = draw.integers(2, size=(count, AGENTS, *spec.image), dtype=np.uint8) * np.uint8(255)
+    images[::2] = draw.choice(images[1:20:2], count // 2)  # as a game has them: nearly always seen before
+    seen = Observation(draw.normal(size=(count, AGENTS, spec.vector)).astype(np.float32), images, None)
+    draws = draw.random((count, AGENTS), np.float32)
+    long_played = made(spec, few, settings.share)
+    play(long_played, seen, None, draws)
+    for weights in (many, few):
+        long_played.load(weights)
+        actions, logits, _ = play(long_played, seen, None, draws)
+        for k in (0, 1, 700, 1498, 1499):
+            alone = jax.tree.map(lambda x, k=k: x[k : k + 1], seen)
+            fresh = play(made(spec, weights, settings.share), alone, None, draws[k : k + 1])
+            assert np.array_equal(actions[k], fresh[0][0])
+            assert np.array_equal(logits[k], fresh[1][0])
 
 
 @pytest.mark.parametrize("name", ["picture", "masked"])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpml.marl import sprites
 from hpml.marl.algorithms.mappo import MAPPO
 from hpml.marl.env import Observation, Spec
 from hpml.marl.learner import Trainer
@@ -17,10 +18,21 @@ from hpml.marl.settings import Settings
 from hpml.marl.sprites import MOST, index
 
 
+@pytest.fixture(params=["NumPy", "C"], autouse=True, scope="module")
+def by(request):
+    """Who looks squares up."""
+    if request.param == "C" and sprites.library() is None:
+        pytest.skip("this machine has no C compiler")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "NumPy":
+            patch.setattr(sprites, "library", lambda: None)
+        yield
+
+
 def pictures(draw: np.random.Generator, lead: tuple[int, ...], rows: int, columns: int, kinds: int) -> np.ndarray:
     """Pictures made of a few different squares of 8 x 8."""
-    sprites = draw.integers(0, 256, (kinds, 8, 8, 3)).astype(np.uint8)
-    squares = sprites[draw.integers(0, kinds, (*lead, rows, columns))]
+    kept = draw.integers(0, 256, (kinds, 8, 8, 3)).astype(np.uint8)
+    squares = kept[draw.integers(0, kinds, (*lead, rows, columns))]
     return np.moveaxis(squares, -3, -4).reshape(*lead, rows * 8, columns * 8, 3)
 
 

@@ -68,6 +68,11 @@ class Course(ABC):
         raise ValueError(f"{self.spec.name} has no picture to film: leave --video out.")
 
     @property
+    def versions(self) -> dict[str, str]:
+        """What else its numbers depend on, beside the packages."""
+        return {}
+
+    @property
     def longest(self) -> int:
         """The most updates that `advance` should be asked for at once: what lies between two looks at the signals."""
         return 1

@@ -30,6 +30,7 @@ from hpml.marl.collect.pool import Pool
 from hpml.marl.compiling import cpu_options
 from hpml.marl.env import Env
 from hpml.marl.learner import Trainer
+from hpml.marl.library import library
 
 STRETCH = 128  # steps of an evaluation between two looks at what has ended
 FILM = -1  # the stream of episodes that are filmed; evaluations have 1 and more, training 0
@@ -111,6 +112,11 @@ class HostedCourse(Course):
         self.close()
         state = {name: np.asarray(value) for name, value in tree["pool"].items()}
         self._pool = self._open(self.seeds, self.trainer.settings.environments, self.trainer.settings.rollout, 0, state)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """See `Course.versions`."""
+        return {"policies": "NumPy" if library() is None else "C"}
 
     @property
     def pool(self) -> Pool:

@@ -99,7 +99,7 @@ class _Run:
             said += self._restore()
         self.metrics = MetricsWriter(folder.metrics)
         self.metrics.forget_after(self.update)
-        changed = note_versions(folder, device, max(self.update, 0))
+        changed = note_versions(folder, device, max(self.update, 0), course.versions)
         write_json(folder.path / "parameters.json", course.parameters())
         for sentence in [*said, *([changed] if changed else [])]:
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)

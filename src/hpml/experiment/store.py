@@ -119,9 +119,10 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ValueError(f"{file} cannot be read: it was changed by hand or damaged.") from error
 
 
-def note_versions(folder: RunFolder, device: str, update: int) -> str | None:
+def note_versions(folder: RunFolder, device: str, update: int, more: Mapping[str, str] | None = None) -> str | None:
     """Add what this start runs with to versions.json; one sentence where it is not what the run began with."""
     now = packages() | {"python": platform.python_version(), "platform": platform.platform(), "device": device}
+    now |= more or {}
     file = folder.path / "versions.json"
     starts = json.loads(file.read_text())["starts"] if file.exists() else []
     entry = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "update": update, "versions": now}
@@ -147,7 +148,7 @@ def changes(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def source_mark() -> str:
     """The first digits of a checksum of this package's own code: which code made a run, also where no version says."""
     root = Path(__file__).parents[1]
-    files = sorted(path.relative_to(root).as_posix() for kind in ("*.py", "*.lua") for path in root.rglob(kind))
+    files = sorted(path.relative_to(root).as_posix() for kind in ("*.py", "*.lua", "*.c") for path in root.rglob(kind))
     found = hashlib.sha256()
     for name in files:
         found.update(name.encode() + b"\0" + (root / name).read_bytes() + b"\0")

@@ -25,6 +25,11 @@ class Turns(Course):
     def __init__(self, groups: Sequence[HostedCourse]) -> None:
         self.spec, self._groups = groups[0].spec, tuple(groups)
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """See `Course.versions`."""
+        return self._groups[0].versions
+
     def tree(self) -> Any:
         """See `Course.tree`."""
         return _join(_concatenate, [group.tree() for group in self._groups])

@@ -29,7 +29,7 @@ class NativePlayer:
         self._player: int | None = None
 
     def load(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Play by these parameters, which must stay where they are until others are loaded."""
+        """See `Policies.load`."""
         if self._player is None:
             self._player = self._open(weights)
         self._library.load(self._player, _places(*(weights.get(name) for name in NAMES)))
@@ -45,16 +45,15 @@ class NativePlayer:
             raise MemoryError("there is not enough memory for the policies at play.")
         return int(player)
 
-    @staticmethod
-    def prepare(turn: Turn) -> ctypes.Array[ctypes.c_void_p]:
-        """Where everything of this turn lies."""
+    def prepare(self, turn: Turn) -> ctypes.Array[ctypes.c_void_p]:
+        """See `Policies.prepare`: where everything of this turn lies."""
         seen = turn.seen
         return _places(
             seen.image, seen.vector, seen.mask, turn.memory, turn.draws, turn.actions, turn.logits, turn.then
         )
 
     def act(self, turn: ctypes.Array[ctypes.c_void_p]) -> None:
-        """Play a turn: everybody's action, the logits that it was drawn from, and what is known afterwards."""
+        """See `Policies.act`."""
         self._act(self._player, turn)
 
 

@@ -1,13 +1,13 @@
 """Policies at play, in NumPy: the same function as `networks.Actor`, where the environments are.
 
-Acting takes some tens of microseconds, as long as a step of the engine. Nothing has to travel to a device and back at
-every step, and a few environments play their whole rollout while the engines' memory is warm. A few at a time share
-the cost of the calls; every product is still that of one environment and agent, so that a result never depends, not in
-its last bit, on what is played beside it.
+Acting takes some tens of microseconds, as long as a step of the engine, and ten in C (`native.py`). Nothing has to
+travel to a device and back at every step, and a few environments play their whole rollout while the engines' memory is
+warm. A few at a time share the cost of the calls; every product is still that of one environment and agent, so that a
+result never depends, not in its last bit, on what is played beside it.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -31,25 +31,43 @@ class Turn(NamedTuple):
     then: np.ndarray | None
 
 
-class Player:
-    """All agents' policies.
+@runtime_checkable
+class Policies(Protocol):
+    """All agents' policies: `load` gives them parameters, and `act` plays a turn as `prepare` has made it ready."""
 
-    `load` gives them parameters, and `act` plays a turn as `prepare` has made it ready. `weights` are the actor's parameters by their names in its tree ("sight.vector.weight"), agents first, or without
-    that axis where one actor is shared. Where each environment has its own, theirs is a further first axis, and a
-    shared actor then has an axis of one agent behind it.
+    @property
+    def together(self) -> int:
+        """How many environments play side by side at most."""
+
+    def load(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Play by these parameters, which must stay where they are until others are loaded."""
+
+    def prepare(self, turn: Turn) -> Any:
+        """What `act` takes."""
+
+    def act(self, turn: Any) -> None:
+        """Play a turn: everybody's action, the logits that it was drawn from, and what is known afterwards."""
+
+
+class Player:
+    """All agents' policies, in NumPy.
+
+    What they `load` are the actor's parameters by their names in its tree ("sight.vector.weight"), agents first, or
+    without that axis where one actor is shared. Where each environment has its own, theirs is a further first axis, and
+    a shared actor then has an axis of one agent behind it.
 
     A call of NumPy takes as long as the arithmetic of a layer here, so there are few: a bias is the weight of a last
     input that is always 1, and what goes in lies in a `Desk` from one step to the next.
     """
 
-    together = 4  # environments that play side by side at most
+    together = 4
 
     def __init__(self, spec: Spec, shared: bool) -> None:
         self._spec, self._shared = spec, shared
         self._desks: dict[int, Desk] = {}
 
     def load(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Play by these parameters."""
+        """See `Policies.load`."""
         spec = self._spec
         seeing = ("sight.vector",) if spec.image is None else ("sight.picture", "sight.vector")
         self._layers = [_join(weights, *names) for names in (seeing, ("hidden",), ("head",))]
@@ -60,13 +78,12 @@ class Player:
             offset = (weights["sight.sprites.bias"] - read.sum(-1))[..., None, :]
             self._read = np.concatenate([read.swapaxes(-1, -2) / np.float32(127.5), offset], axis=-2)
 
-    @staticmethod
-    def prepare(turn: Turn) -> Turn:
-        """What `act` takes."""
+    def prepare(self, turn: Turn) -> Turn:
+        """See `Policies.prepare`."""
         return turn
 
     def act(self, turn: Turn) -> None:
-        """Play a turn: everybody's action, the logits that it was drawn from, and what is known afterwards."""
+        """See `Policies.act`."""
         seen, known, draws = turn.seen, turn.memory, turn.draws
         desk = self._desks.get(len(draws))
         if desk is None:
@@ -78,7 +95,7 @@ class Player:
         first, second, head = self._layers
         np.maximum(np.matmul(first, desk.inputs[0])[..., 0], _ZERO, out=desk.after[0])
         hidden = np.matmul(second, desk.inputs[1])[..., 0]
-        if known is not None:
+        if known is not None and turn.then is not None:
             desk.after[1][...] = turn.then[...] = self._remember(np.maximum(hidden, _ZERO), known)
         else:
             np.maximum(hidden, _ZERO, out=desk.after[1])

@@ -20,11 +20,10 @@ import numpy as np
 from hpml.marl.collect import wire
 from hpml.marl.collect.building import Builder, Building
 from hpml.marl.collect.native import NativePlayer
-from hpml.marl.collect.player import Player, Turn, log_probs
+from hpml.marl.collect.player import Player, Policies, Turn, log_probs
 from hpml.marl.collect.shared import POLICY, attach
 from hpml.marl.env import Env, Observation
 
-Policies = Player | NativePlayer
 IDLE = 5  # milliseconds without a command, after which there is time to tidy up
 TOGETHER = 1 << 16  # bytes of what slots side by side see at most: engines of larger worlds push each other out
 LEFT_OVER = 4  # finished episodes that may wait for such a time; of more, one goes with every rollout
@@ -119,8 +118,9 @@ class Part:
         self._turns = [player.prepare(self._turn(t)) for t in range(len(self._logits))] if "draws" in arrays else []
 
     def _turn(self, t: int) -> Turn:
-        at = lambda name, t: self._arrays[name][t, self._slots] if name in self._arrays else None  # noqa: E731
-        seen, known, then = seen_at(self._arrays, t, self._slots), at("memory", t), at("memory", t + 1)
+        at = lambda name, t: self._arrays[name][t, self._slots]  # noqa: E731
+        known, then = (at("memory", t), at("memory", t + 1)) if "memory" in self._arrays else (None, None)
+        seen = seen_at(self._arrays, t, self._slots)
         return Turn(seen, known, at("draws", t), at("actions", t), self._logits[t], then)
 
     def play(self, steps: int, by_policy: bool) -> list[Any]:

@@ -1,0 +1,63 @@
+"""What is written in C: made once, in the user's cache, and not missed where it cannot be made."""
+
+import os
+import stat
+
+import pytest
+
+from hpml.marl import library as module
+from hpml.marl.library import library, load
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """`library` as a new process has it, with an empty cache; give it what its surroundings are."""
+
+    def found(**surroundings):
+        for name, value in surroundings.items():
+            monkeypatch.setenv(name, value)
+        return library.__wrapped__()
+
+    monkeypatch.delenv("HPML_NATIVE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return found
+
+
+@pytest.mark.skipif(library() is None, reason="this machine has no C compiler")
+def test_it_is_made_once(fresh, tmp_path, monkeypatch):
+    first = fresh()
+    assert first.startswith(str(tmp_path))
+    load(first)
+    monkeypatch.setattr(module.subprocess, "run", None)  # a second call must not compile
+    assert fresh() == first
+    assert [path.name for path in (tmp_path / "cache/hpml").iterdir()] == [os.path.basename(first)]
+
+
+@pytest.mark.skipif(library() is None, reason="this machine has no C compiler")
+def test_another_source_is_another_file(fresh, tmp_path, monkeypatch):
+    other = tmp_path / "library.c"
+    other.write_text(module.SOURCE.read_text() + "\n/* changed */\n")
+    first = fresh()
+    monkeypatch.setattr(module, "SOURCE", other)
+    assert fresh() != first
+
+
+def test_without_a_compiler_there_is_none(fresh):
+    assert fresh(CC="/nowhere/cc") is None
+
+
+def test_a_compiler_that_fails_leaves_nothing(fresh, tmp_path):
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
+    assert fresh(CC=str(broken)) is None
+    assert list((tmp_path / "cache/hpml").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_not_needed(fresh, tmp_path):
+    (tmp_path / "file").touch()
+    assert fresh(XDG_CACHE_HOME=str(tmp_path / "file")) is None
+
+
+def test_it_can_be_switched_off(fresh):
+    assert fresh(HPML_NATIVE="0") is None
