@@ -78,8 +78,8 @@ def hodge_projection(
 
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
     halves=(a, b))` takes two independent estimates of the gradients, whose mean they are, and reports noise in the
-    diagnostics. `update(..., hold=True)` is for an update that does not look, by a caller who keeps count of
-    `every` as well: it needs neither the history nor the fit.
+    diagnostics. A caller who keeps count of `every` as well may say it: `update(..., hold=True)` is an update that does
+    not look, and needs neither the history nor the fit; `hold=False` is one that does, and nothing is conditional.
     """
     _check(history, refresh, residual, share, keep, safeguard, lookahead if stride is None else stride, every)
     if sketch is not None and sketch < 256:
@@ -113,7 +113,7 @@ def hodge_projection(
     def init(params: Tree) -> HodgeState:
         zero, none = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
         diagnostics = Diagnostics(none, none, zero, zero, zero, zero, zero, zero, zero, zero)
-        change = None if every == 1 else jax.tree.map(jnp.zeros_like, params)
+        change = None if every == 1 else jax.tree.map(jnp.zeros_like, treat.shaped(params))
         if residual == "adjust":
             jax.eval_shape(lambda p: history_init(p, history), params)  # refuses what no mode can work with
             return HodgeState(None, None, None, change, zero, diagnostics)
@@ -132,7 +132,7 @@ def hodge_projection(
         *,
         field_fn: Callable[[Tree], Tree] | None = None,
         halves: tuple[Tree, Tree] | None = None,
-        hold: bool = False,
+        hold: bool | None = None,
         **extra: Any,
     ) -> tuple[Tree, HodgeState]:
         if params is None:

@@ -99,26 +99,30 @@ class Treatment(NamedTuple):
     sketch: int | None
     seed: int
 
+    def shaped(self, tree: Tree) -> Tree:
+        """A tree as it is worked with: one vector if `flat`, since every array costs some steps of its own."""
+        return ravel_pytree(tree)[0] if self.flat else tree
+
     def packed(self, tree: Tree, metric: Leaves) -> Tree:
         """A tree as the history holds it."""
-        whole = ravel_pytree(tree)[0] if self.flat else tree
+        whole = self.shaped(tree)
         if not worth_sketching(tree, self.sketch):
             return whole
         assert self.sketch is not None
         return Sketched(whole, sketch(whole, self.sketch, metric, self.seed))
 
     def update(
-        self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool = False
+        self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool | None = None
     ) -> tuple[Tree, HodgeState]:
         """Gradients with the treated residual, and the next state."""
         metric = leaf_metric(self.metric, params)
         field = jax.tree.map(jnp.negative, grads)
         old = state.diagnostics
-        turn: Any = True if self.every == 1 else old.step % self.every == 0
+        turn: Any = True if self.every == 1 or hold is False else old.step % self.every == 0
         gap = None
         if halves is not None:  # a function, so that it costs nothing where nobody looks; of the ascent field: b - a
             gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *halves)  # noqa: E731
-        held = hold and self.every > 1
+        held = bool(hold) and self.every > 1
         if held:
             history, chart, fit, change, _, seen = state
         elif self.residual == "adjust":
@@ -128,13 +132,14 @@ class Treatment(NamedTuple):
             history, chart, fit, change, seen = self.project(turn, field, gap, state, params, field_fn, metric)
 
         # What is held from an earlier look may fit this update badly: the angle is checked at each.
-        energy, along = metric.inner(grads, grads), -metric.inner(grads, change)
+        given, back = ravel_pytree(grads) if self.flat else (grads, lambda tree: tree)
+        energy, along = metric.inner(given, given), -metric.inner(given, change)
         length = state.length if held else metric.inner(change, change)
         w = blend_weight(energy, along, length, self.safeguard)
-        changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), grads, change)
+        changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), given, change)
         seen = seen._replace(step=old.step + 1, angle=_single(angle_between(energy, w * along, w**2 * length)))
         kept = None if self.every == 1 else change
-        return changed, HodgeState(history, chart, fit, kept, _single(length), seen)
+        return back(changed), HodgeState(history, chart, fit, kept, _single(length), seen)
 
     def adjust(
         self, turn: Any, grads: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
@@ -143,11 +148,12 @@ class Treatment(NamedTuple):
         old = state.diagnostics
 
         def look() -> tuple[Tree, Diagnostics]:
-            rotated, stretched = rotate_field(field_fn, params, grads, metric)
+            rotated, stretched = map(self.shaped, rotate_field(field_fn, params, grads, metric))
+            given, spread = self.shaped(grads), None if gap is None else self.shaped(gap())
             turned = metric.inner(rotated, rotated)
             whole = turned + metric.inner(stretched, stretched)
-            energy = metric.inner(grads, grads)
-            noise = old.noise if gap is None else _share(metric.inner(gap(), gap()), energy)
+            energy = metric.inner(given, given)
+            noise = old.noise if spread is None else _share(metric.inner(spread, spread), energy)
             seen = old._replace(
                 nonpotentiality=_share(turned, whole),
                 residual_energy=_single(turned),
@@ -155,7 +161,7 @@ class Treatment(NamedTuple):
                 noise=noise,
                 energy=_single(energy),
             )
-            return jax.tree.map(lambda u, x: (self.strength * u).astype(x.dtype), rotated, grads), seen
+            return jax.tree.map(lambda u, x: (self.strength * u).astype(x.dtype), rotated, given), seen
 
         return when(turn, look, lambda: (state.change, old))
 
@@ -168,25 +174,28 @@ class Treatment(NamedTuple):
         ring: History = state.history
         old = state.diagnostics
         pack = lambda tree: self.packed(tree, metric)  # noqa: E731
-        unpack = ravel_pytree(params)[1] if self.flat else (lambda tree: tree)
         before, seen_before = ring.newest, ring.count > 0
         due = jnp.asarray(turn) & ((old.step // self.every + 1) % self.refresh == 0)
         if self.probes.number:
             key = jax.random.fold_in(jax.random.PRNGKey(self.seed), old.step)
             ring = push_probes(ring, self.probes, params, field, field_fn, pack, metric, key, due)
 
-        def sample() -> tuple[Tree, Tree, Products]:
-            x, F, G = pack(params), pack(field), None if gap is None else pack(gap())
+        def sample() -> tuple[Tree, Tree, Products, Scalar]:
+            x, F, G = pack(params), pack(field), None
+            spread: Scalar = jnp.zeros((), jnp.float32)
             check_like(ring, x, "params")
             check_like(ring, F, "grads")
-            if G is not None:
+            if gap is not None:
+                G = pack(gap())
                 check_like(ring, G, "halves")
-            return x, F, products_with(ring, x, F, metric, G)
+                whole = G.whole if isinstance(G, Sketched) else G
+                spread = _single(metric.inner(whole, whole))
+            return x, F, products_with(ring, x, F, metric, G), spread
 
-        def nothing() -> tuple[Tree, Tree, Products]:
-            return *empty_row(ring), no_products(len(ring.times), gap is not None)
+        def nothing() -> tuple[Tree, Tree, Products, Scalar]:
+            return *empty_row(ring), no_products(len(ring.times), gap is not None), jnp.zeros((), jnp.float32)
 
-        x, F, products = when(turn, sample, nothing)
+        x, F, products, spread = when(turn, sample, nothing)
         ring = push_products(ring, x, F, products, turn)
         chart, fit, seen = self.fit_when(due, ring, state)
         ring = lock_kept(ring, due)
@@ -216,12 +225,10 @@ class Treatment(NamedTuple):
             if gap is not None:
                 own, g = f.astype(R.dtype), encode_gap(chart, products).astype(R.dtype)
                 R_a, R_b = (self.residual_at(fit, point, half) for half in (own + g, own - g))
-                between = gap()
-                noise = _share(metric.inner(between, between), here.energy)
-                now = now._replace(noise=noise, clean_energy=_single(R_a @ R_b))
+                now = now._replace(noise=_share(spread, here.energy), clean_energy=_single(R_a @ R_b))
             step = combine_rows(ring, chart.rows, *row_coefficients(chart, change), x)
-            step = unpack(step.whole if isinstance(step, Sketched) else step)
-            return jax.tree.map(lambda u, p: u.astype(jnp.result_type(p)), step, params), now
+            step = step.whole if isinstance(step, Sketched) else step
+            return jax.tree.map(lambda u, f: u.astype(f.dtype), step, self.shaped(field)), now
 
         change, seen = when(turn, look, lambda: (state.change, seen))
         return ring, chart, fit, change, seen
