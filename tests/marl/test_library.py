@@ -59,5 +59,22 @@ def test_a_cache_that_cannot_be_written_is_not_needed(fresh, tmp_path):
     assert fresh(XDG_CACHE_HOME=str(tmp_path / "file")) is None
 
 
+@pytest.mark.skipif(library() is None, reason="this machine has no C compiler")
+def test_a_damaged_file_is_made_again(fresh):
+    first = fresh()
+    size = os.path.getsize(first)
+    os.remove(first)  # what is loaded must not change
+    open(first, "wb").close()  # as a power cut may leave it
+    load.cache_clear()
+    assert fresh() == first
+    assert os.path.getsize(first) == size
+
+
+def test_words_that_no_shell_understands_and_no_home_are_no_compiler(fresh, monkeypatch):
+    assert fresh(CC="'cc") is None
+    monkeypatch.setattr(module.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    assert fresh(CC="cc", XDG_CACHE_HOME="") is None
+
+
 def test_it_can_be_switched_off(fresh):
     assert fresh(HPML_NATIVE="0") is None

@@ -24,8 +24,10 @@ import hashlib, json, sys
 import numpy as np
 from hpml.marl.envs import meltingpot
 
-def play(name, seed, steps):
+def play(name, seed, steps, after=None):
     env = meltingpot.make(name)
+    if after is not None:
+        env.reset(after)
     state, seen = env.reset(seed)
     digest, draw = hashlib.md5(), np.random.default_rng(0)
     for _ in range(steps):
@@ -60,8 +62,9 @@ print(json.dumps([played, heavy]))
 
 
 @pytest.mark.parametrize("name", meltingpot.SHORT)
-def test_another_process_sees_the_same_frames(name, other_process):
-    assert play(name, 3, STEPS) == other_process["played"][name]
+def test_another_process_sees_the_same_frames_and_so_does_a_later_engine(name, other_process):
+    """Engines after a process's first are built in another order."""
+    assert play(name, 3, STEPS, after=9) == other_process["played"][name]
 
 
 def test_nothing_heavy_is_imported(other_process):

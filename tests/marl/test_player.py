@@ -131,6 +131,32 @@ def test_environments_of_several_seeds_are_each_alone_to_the_last_bit(name, shar
             assert np.array_equal(one[k], other[0])
 
 
+def test_what_is_not_a_number_stays_so(made):
+    spec, settings, actors, seen, _ = case("picture")
+    weights = jax.device_get(parameters(actors))
+    weights["sight.vector.bias"] = np.full_like(weights["sight.vector.bias"], np.nan)
+    _, logits, _ = act(made(spec, weights, settings.share), seen, None, 0.5)
+    assert np.isnan(logits).all()
+
+
+def test_c_refuses_what_it_would_read_beyond(made):
+    spec, settings, actors, seen, _ = case("picture")
+    weights = jax.device_get(parameters(actors))
+    player = made(spec, weights, settings.share)
+    if isinstance(player, Player):
+        pytest.skip("NumPy looks by itself")
+    shared = {name: array[0] for name, array in weights.items()}
+    double = {name: array.astype(float) for name, array in weights.items()}
+    for wrong in (shared, double, {**weights, "head.weight": weights["head.weight"][:, :-1]}):
+        with pytest.raises(ValueError, match="needs policies of float32"):
+            player.load(wrong)
+    with pytest.raises(ValueError, match="needs policies"):
+        made(spec, shared, False)
+    two = jax.tree.map(lambda x: np.stack([x, x]), seen)
+    with pytest.raises(ValueError, match="one environment at a time"):
+        player.prepare(Turn(two, None, np.zeros((2, AGENTS), np.float32), None, None, None))
+
+
 def test_what_is_kept_of_squares_changes_nothing(made):
     """Thousands of pictures, of few squares and of many: none is forgotten, mistaken, or kept from other parameters."""
     spec, settings, actors, _, _ = case("broken squares")

@@ -173,6 +173,10 @@ def policy_of(spec, seeds, memory=0):
     return {name: np.asarray(array) for name, array in parameters(stacked).items()}
 
 
+def shapes_of(spec, memory=0):
+    return {name: array.shape for name, array in policy_of(spec, SEEDS, memory).items()}
+
+
 @pytest.mark.parametrize("memory", [0, 6])
 def test_what_was_played_is_what_the_policy_does(memory):
     spec = counting.make("counting").spec
@@ -216,6 +220,8 @@ def test_what_was_played_is_what_the_policy_does(memory):
         (lambda pool: open_pool(state=pool.state(), environments=2), "go on with the seeds and environments"),
         (lambda pool: open_pool("matrix", "prisoners_dilemma"), "needs no workers"),
         (lambda pool: open_pool(seeds=()), "at least one seed"),
+        (lambda pool: open_pool(policy=shapes_of(pool.spec, memory=6)), "needs its units"),
+        (lambda pool: open_pool(policy=shapes_of(pool.spec), memory=6), "needs its units"),
     ],
 )
 def test_misuse_is_said(wrong, says):

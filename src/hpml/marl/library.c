@@ -79,7 +79,7 @@ typedef struct {
     int32_t *last; /* (agents, places): the square that was seen there last, or -1 */
     uint8_t *square;
     const float **sums;
-    float *spare, *features, *first, *second, *gates;
+    float *bytes, *spare, *features, *first, *second, *gates;
 } Player;
 
 static float dot(const float *a, const float *b, int64_t count) {
@@ -105,7 +105,7 @@ static void dense(const float *weights, const float *bias, const float *x, int64
 }
 
 static void rectify(float *x, int64_t count) {
-    for (int64_t i = 0; i < count; i++) x[i] = x[i] > 0 ? x[i] : 0;
+    for (int64_t i = 0; i < count; i++) x[i] = x[i] < 0 ? 0 : x[i]; /* what is not a number stays so */
 }
 
 static float sigmoid(float x) { return 0.5f + 0.5f * tanhf(0.5f * x); }
@@ -191,14 +191,13 @@ static int32_t number_of(Book *book, const Grid *g, Corner at, int32_t guess, ui
 /* Each square's number in a book of different ones, and how many there are; -1 where they are more than `most`.
  *
  * `picture` is (height, width, channels, side). `places` is (pictures, squares), `pixels` (most, bytes of a square),
- * `index` zeros, as many as a power of two of at least twice `most`. A picture is likely to look like the one `apart`
- * before it.
+ * `index` zeros, as many as a power of two of at least twice `most`, which is below 65,536; `square` is room for one
+ * square. A picture is likely to look like the one `apart` before it.
  */
 int64_t index_squares(const int64_t *picture, const uint8_t *images, int64_t pictures, int64_t apart, int32_t *places,
-                      uint8_t *pixels, int64_t most, uint16_t *index, int64_t length) {
+                      uint8_t *pixels, int64_t most, uint16_t *index, int64_t length, uint8_t *square) {
     Grid g = grid_of(picture);
     Book book = {0, most, length - 1, pixels, index};
-    uint8_t square[g.pixels];
     for (int64_t i = 0; i < pictures; i++, images += g.height * g.width * g.channels)
         for (int64_t cell = 0; cell < g.cells; cell++) {
             int32_t guess = i < apart ? -1 : places[(i - apart) * g.cells + cell];
@@ -211,9 +210,8 @@ int64_t index_squares(const int64_t *picture, const uint8_t *images, int64_t pic
 
 /* What an actor makes of a square. */
 static void read_square(const Player *player, const Kept *kept, const uint8_t *square, float *features) {
-    float bytes[player->grid.pixels];
-    for (int64_t i = 0; i < player->grid.pixels; i++) bytes[i] = square[i];
-    dense(kept->scale, kept->offset, bytes, player->grid.pixels, player->shape.sprites, features);
+    for (int64_t i = 0; i < player->grid.pixels; i++) player->bytes[i] = square[i];
+    dense(kept->scale, kept->offset, player->bytes, player->grid.pixels, player->shape.sprites, features);
     rectify(features, player->shape.sprites);
 }
 
@@ -267,7 +265,7 @@ static const float *sum_of(const Player *player, Kept *kept, const float *pictur
     memset(sum, 0, hidden * sizeof(float));
     for (int64_t k = 0; k < sprites; k++, weights += hidden) {
         float x = features[k];
-        if (x == 0) continue;
+        if (x == 0) continue; /* half of them */
         for (int64_t o = 0; o < hidden; o++) sum[o] += x * weights[o];
     }
     return sum;
@@ -401,6 +399,7 @@ Player *open_player(const Shape *shape, float forbidden) {
     player->grid = grid_of(&s->height);
     player->cells = player->grid.cells;
     player->square = room(player->grid.pixels, 1, &enough);
+    player->bytes = room(player->grid.pixels, sizeof(float), &enough);
     player->features = room(s->sprites, sizeof(float), &enough);
     player->last = room(s->agents * player->cells, sizeof(int32_t), &enough);
     if (enough) memset(player->last, -1, s->agents * player->cells * sizeof(int32_t));

@@ -44,10 +44,14 @@ def _by_book(images: np.ndarray, side: int, path: str) -> tuple[np.ndarray, np.n
     cells, pixels = -(-picture[0] // side) * -(-picture[1] // side), side * side * picture[2]
     count, apart = math.prod(images.shape[:-3]), math.prod(images.shape[1:-3])
     places, squares = np.empty((count, cells), np.int32), np.empty((MOST, pixels), np.uint8)
-    shape, marks = np.array([*picture, side], np.int64), np.zeros(4 * MOST, np.uint16)
+    shape, marks, square = (
+        np.array([*picture, side], np.int64),
+        np.zeros(4 * MOST, np.uint16),
+        np.empty(pixels, np.uint8),
+    )
     at = lambda array: array.ctypes.data  # noqa: E731
     different = load(path).index_squares(
-        at(shape), at(images), count, apart, at(places), at(squares), MOST, at(marks), len(marks)
+        at(shape), at(images), count, apart, at(places), at(squares), MOST, at(marks), len(marks), at(square)
     )
     return None if different < 0 else (places, squares[:different])
 

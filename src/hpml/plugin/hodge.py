@@ -79,7 +79,7 @@ def hodge_projection(
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
     halves=(a, b))` takes two independent estimates of the gradients, whose mean they are, and reports noise in the
     diagnostics. A caller who keeps count of `every` as well may say it: `update(..., hold=True)` is an update that does
-    not look, and needs neither the history nor the fit; `hold=False` is one that does, and nothing is conditional.
+    not look, and needs neither the history nor the fit; `hold=False` is one that does, and must be every `every`-th.
     """
     _check(history, refresh, residual, share, keep, safeguard, lookahead if stride is None else stride, every)
     if sketch is not None and sketch < 256:

@@ -69,7 +69,7 @@ class Diagnostics(NamedTuple):
 class HodgeState(NamedTuple):
     """The history, its chart, the projector's fit, the change held since the last look, |change|_M^2, and diagnostics.
 
-    With "adjust" only the last three; `change` is None where every update looks anew.
+    With "adjust" only the last three; `change` is None where every update looks anew, and a vector if `flat`.
     """
 
     history: History | None

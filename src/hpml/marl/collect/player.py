@@ -95,7 +95,9 @@ class Player:
         first, second, head = self._layers
         np.maximum(np.matmul(first, desk.inputs[0])[..., 0], _ZERO, out=desk.after[0])
         hidden = np.matmul(second, desk.inputs[1])[..., 0]
-        if known is not None and turn.then is not None:
+        if self._memory:
+            assert known is not None
+            assert turn.then is not None
             desk.after[1][...] = turn.then[...] = self._remember(np.maximum(hidden, _ZERO), known)
         else:
             np.maximum(hidden, _ZERO, out=desk.after[1])

@@ -81,6 +81,8 @@ class Pool:
             raise ValueError("a pool needs at least one seed, one environment, one step and one worker.")
         self.spec, self.seeds, self.environments, self.steps = env.spec, tuple(seeds), environments, steps
         self._policy, self._shared = dict(policy or {}), shared
+        if policy and any(name.startswith("memory.") for name in policy) != bool(memory):
+            raise ValueError(f"a policy with a memory needs its units, and one without has none: got memory={memory}.")
         self._library = library() if policy else None
         slots = len(seeds) * environments
         self._restore(state, slots)

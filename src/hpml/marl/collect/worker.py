@@ -1,9 +1,9 @@
-"""The process that plays: its slots' rollouts, a few at a time, and builds their next episodes in between.
+"""The process that plays: its slots' rollouts, one or a few at a time, and builds their next episodes in between.
 
-It imports no JAX. A few slots play all their steps before the next ones begin, since many engines that take turns push
-each other out of the processor's memory. Results go straight into the shared arrays. An environment may offer
-`advance(state, actions, observation, rewards, convention) -> done`, which writes into given arrays, and `skip(state,
-actions)`, which looks at nothing; the others are stepped and copied.
+It imports no JAX. A slot plays all its steps before the next one begins, since engines that take turns push each other
+out of the processor's memory; where NumPy plays, a few slots share its calls. Results go straight into the shared
+arrays. An environment may offer `advance(state, actions, observation, rewards, convention) -> done`, which writes into
+given arrays, and `skip(state, actions)`, which looks at nothing; the others are stepped and copied.
 """
 
 import importlib

@@ -23,7 +23,7 @@ class Engine:
         settings = substrate.settings(seed)
         self._lab = dmlab2d.Lab2d(runfiles_helper.find(), settings)
         self._lab.start(RESTARTS_NEVER, seed)
-        if "hpmlLevel" in settings and "hpmlInterface" not in settings:
+        if substrate.asks and "hpmlLevel" in settings:
             substrate.remember(self._lab.observation("HPML.INTERFACE").decode())
         self._running = dmlab2d.RUNNING
         self.done = False

@@ -49,6 +49,11 @@ class Substrate:
         finally:
             random.setstate(before)
 
+    @property
+    def asks(self) -> bool:
+        """Whether an engine should say what it shows and takes; where maps are drawn, every engine is its own."""
+        return not self._known and not self._drawn
+
     def remember(self, interface: str) -> None:
         """What an engine has said that it shows and takes: those after it are built in one go, in half the time."""
         self._known["hpmlInterface"] = interface

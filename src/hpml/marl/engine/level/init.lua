@@ -1,6 +1,7 @@
 -- A level that makes any level of Melting Pot repeatable and quick to build, then hands over to it.
 --
--- Settings: `hpmlLevel` is the folder of the original level, `hpmlRoot` the one that holds the package.
+-- Settings: `hpmlLevel` is the folder of the original level, `hpmlRoot` the one that holds the package, and
+-- `hpmlInterface`, if given, what the level shows and takes.
 
 local next, type, sort = next, type, table.sort
 
@@ -106,6 +107,13 @@ local function withoutPythonLock(build)
       error(results[2], 0)
     end
     return unpack(results, 2)
+  end
+end
+
+-- Lua's compiler 'on' or 'off'; plain Lua has none.
+local function compiler(state)
+  if jit then
+    pcall(jit[state])
   end
 end
 
@@ -312,7 +320,7 @@ local api = {}
 function api:init(settings)
   local level, root, interface = settings.hpmlLevel, settings.hpmlRoot, settings.hpmlInterface
   settings.hpmlLevel, settings.hpmlRoot, settings.hpmlInterface = nil, nil, nil
-  jit.off()  -- Most of the building is done once: compiling it takes longer than it saves.
+  compiler('off')  -- Most of the building is done once: compiling it takes longer than it saves.
   pairs = sortedPairs
   package.path = level .. '/?.lua;' .. root .. '/?.lua;' .. package.path:gsub('^%./%?%.lua;', '')
   -- The levels spell out whole configurations for a log that nobody reads; that took up to two thirds of the building.
@@ -359,8 +367,9 @@ function api:init(settings)
     collectgarbage('stop')  -- The engine's own looking has started it again.
     local result = start(self, ...)
     isBuilding = false
-    jit.on()
-    -- From now on when the memory is several times what it is: building has taken as much.
+    compiler('on')
+    -- From now on when the memory is some times what it is: building has taken as much. Without the engine's own
+    -- looking there is garbage of the building in it.
     collectgarbage('setpause', interface and 200 or 400)
     collectgarbage('restart', -1)
     return result
