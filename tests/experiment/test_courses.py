@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import cache
 
 import jax
 import numpy as np
@@ -41,13 +42,18 @@ def quick():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-def hosted(seeds=(3, 4), workers=2, whole=False):
-    """A course; a whole one measures and projects as well."""
+@cache
+def trainer(whole):
+    """One for all courses: what it compiles for some seeds, it compiles once."""
     projection = (
         make_projection(ProjectionSettings("graph", "paper"), SETTINGS, Counting.spec.agents) if whole else None
     )
-    trainer = Trainer(Counting.spec, algorithm("ippo"), SETTINGS, projection)
-    return HostedCourse(trainer, Counting(), PLACE, seeds, workers, measure=whole)
+    return Trainer(Counting.spec, algorithm("ippo"), SETTINGS, projection)
+
+
+def hosted(seeds=(3, 4), workers=2, whole=False):
+    """A course; a whole one measures and projects as well."""
+    return HostedCourse(trainer(whole), Counting(), PLACE, seeds, workers, measure=whole)
 
 
 def compiled(measure):

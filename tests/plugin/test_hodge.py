@@ -304,7 +304,10 @@ def test_halves_report_the_noise():
     x = points[-1]
     noise = 0.1 * jnp.ones(d)
     g = grads(x)
-    _, state = jax.jit(transformation.update)(g, state, x, halves=(g + noise, g - noise))
+    halves = (g + noise, g - noise)
+    before, (_, state) = state, jax.jit(transformation.update)(g, state, x, halves=halves)
+    given = jax.jit(lambda g, state, x: transformation.update(g, state, x, halves=lambda: halves))(g, before, x)[1]
+    assert jax.tree.all(jax.tree.map(jnp.allclose, given.diagnostics, state.diagnostics))
     np.testing.assert_allclose(state.diagnostics.noise, float(noise @ noise / (g @ g)), rtol=1e-3)
     np.testing.assert_allclose(state.diagnostics.clean_energy, float(jnp.sum((3.0 * S @ x) ** 2)), rtol=1e-2)
 

@@ -242,7 +242,7 @@ class Trainer:
                 projection,
                 actors,
                 field_fn=field_fn,
-                halves=tuple(jax.tree.map(lambda g, i=i: g[i], halves) for i in range(2)),
+                halves=lambda: tuple(jax.tree.map(lambda g, i=i: g[i], halves) for i in range(2)),
                 hold=hold,
             )
         updates, actor_state = self.actor_optimiser.update(gradients, learner.actor_state, actors)

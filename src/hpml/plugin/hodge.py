@@ -77,9 +77,9 @@ def hodge_projection(
     - `seed`: for the reservoir, for probes, for sketches and for the projector's own draws.
 
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
-    halves=(a, b))` takes two independent estimates of the gradients, whose mean they are, and reports noise in the
-    diagnostics. A caller who keeps count of `every` as well may say it: `update(..., hold=True)` is an update that does
-    not look, and needs neither the history nor the fit; `hold=False` is one that does, and must be every `every`-th.
+    halves=(a, b))` takes two independent estimates of the gradients, whose mean they are, or a function that gives
+    them, and reports noise in the diagnostics. `update(..., hold=True)` is for an update that does not look, by a
+    caller who keeps count of `every` as well: it needs neither the history nor the fit.
     """
     _check(history, refresh, residual, share, keep, safeguard, lookahead if stride is None else stride, every)
     if sketch is not None and sketch < 256:
@@ -131,8 +131,8 @@ def hodge_projection(
         params: Tree = None,
         *,
         field_fn: Callable[[Tree], Tree] | None = None,
-        halves: tuple[Tree, Tree] | None = None,
-        hold: bool | None = None,
+        halves: tuple[Tree, Tree] | Callable[[], tuple[Tree, Tree]] | None = None,
+        hold: bool = False,
         **extra: Any,
     ) -> tuple[Tree, HodgeState]:
         if params is None:

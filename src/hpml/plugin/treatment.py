@@ -35,6 +35,7 @@ from hpml.plugin.when import when
 from hpml.projection.projector import LocalSamples, Projector
 
 Scalar = Float[Array, ""]
+JOINED = 1 << 19  # entries, 2 MB: more do not stay in a core's cache, and copying them costs more than steps
 
 
 class Diagnostics(NamedTuple):
@@ -69,7 +70,7 @@ class Diagnostics(NamedTuple):
 class HodgeState(NamedTuple):
     """The history, its chart, the projector's fit, the change held since the last look, |change|_M^2, and diagnostics.
 
-    With "adjust" only the last three; `change` is None where every update looks anew, and a vector if `flat`.
+    With "adjust" only the last three; `change` is None where every update looks anew, and one vector if it is short and `flat`.
     """
 
     history: History | None
@@ -99,30 +100,35 @@ class Treatment(NamedTuple):
     sketch: int | None
     seed: int
 
+    def joins(self, tree: Tree) -> bool:
+        """Whether a tree is worked with as one vector: every array costs some steps of its own, and copying too."""
+        return self.flat and sum(leaf.size for leaf in jax.tree.leaves(tree)) <= JOINED
+
     def shaped(self, tree: Tree) -> Tree:
-        """A tree as it is worked with: one vector if `flat`, since every array costs some steps of its own."""
-        return ravel_pytree(tree)[0] if self.flat else tree
+        """A tree as it is worked with."""
+        return ravel_pytree(tree)[0] if self.joins(tree) else tree
 
     def packed(self, tree: Tree, metric: Leaves) -> Tree:
         """A tree as the history holds it."""
-        whole = self.shaped(tree)
+        whole = ravel_pytree(tree)[0] if self.flat else tree
         if not worth_sketching(tree, self.sketch):
             return whole
         assert self.sketch is not None
         return Sketched(whole, sketch(whole, self.sketch, metric, self.seed))
 
     def update(
-        self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool | None = None
+        self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool = False
     ) -> tuple[Tree, HodgeState]:
         """Gradients with the treated residual, and the next state."""
         metric = leaf_metric(self.metric, params)
         field = jax.tree.map(jnp.negative, grads)
         old = state.diagnostics
-        turn: Any = True if self.every == 1 or hold is False else old.step % self.every == 0
+        turn: Any = True if self.every == 1 else old.step % self.every == 0
         gap = None
         if halves is not None:  # a function, so that it costs nothing where nobody looks; of the ascent field: b - a
-            gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *halves)  # noqa: E731
-        held = bool(hold) and self.every > 1
+            both = halves if callable(halves) else (lambda: halves)
+            gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *both())  # noqa: E731
+        held = hold and self.every > 1
         if held:
             history, chart, fit, change, _, seen = state
         elif self.residual == "adjust":
@@ -132,7 +138,7 @@ class Treatment(NamedTuple):
             history, chart, fit, change, seen = self.project(turn, field, gap, state, params, field_fn, metric)
 
         # What is held from an earlier look may fit this update badly: the angle is checked at each.
-        given, back = ravel_pytree(grads) if self.flat else (grads, lambda tree: tree)
+        given, back = ravel_pytree(grads) if self.joins(grads) else (grads, lambda tree: tree)
         energy, along = metric.inner(given, given), -metric.inner(given, change)
         length = state.length if held else metric.inner(change, change)
         w = blend_weight(energy, along, length, self.safeguard)
@@ -228,6 +234,8 @@ class Treatment(NamedTuple):
                 now = now._replace(noise=_share(spread, here.energy), clean_energy=_single(R_a @ R_b))
             step = combine_rows(ring, chart.rows, *row_coefficients(chart, change), x)
             step = step.whole if isinstance(step, Sketched) else step
+            if self.flat and not self.joins(params):
+                step = ravel_pytree(params)[1](step)
             return jax.tree.map(lambda u, f: u.astype(f.dtype), step, self.shaped(field)), now
 
         change, seen = when(turn, look, lambda: (state.change, seen))
