@@ -70,7 +70,7 @@ class Diagnostics(NamedTuple):
 class HodgeState(NamedTuple):
     """The history, its chart, the projector's fit, the change held since the last look, |change|_M^2, and diagnostics.
 
-    With "adjust" only the last three. `change` is None where every update looks anew, and one vector if `joins` says so.
+    With "adjust" only the last three. `change` is None where every update looks anew, one vector if `joins` says so.
     """
 
     history: History | None
