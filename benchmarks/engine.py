@@ -6,13 +6,15 @@ Random actions, RGB for every player. "bare": one engine asked for RGB and REWAR
 such engines, one after another, their building and freeing included. "as shipped": the same with the package's own
 level, which is not reproducible. "in turn": eight engines, one step of each after the other: what
 they touch does not stay in the processor's cache. "pool": worker processes without a policy, and as a share of what as
-many cores give bare, builds included. All but the pool is in processor time.
+many cores give bare, builds included. All but the pool is in processor time. Megabytes are those of an engine at the
+end of its episode and of another one that waits.
 """
 
 import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -92,6 +94,26 @@ def in_turn(env: meltingpot.MeltingPot, count: int = 8, rounds: int = 200) -> fl
     return count * rounds / (time.process_time() - start)
 
 
+def memory(env: meltingpot.MeltingPot, count: int = 4) -> float:
+    """Megabytes of an engine that has played and one that waits, as Linux counts them."""
+
+    def resident() -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+    image, draw = np.zeros((env.spec.agents, *env.spec.image), np.uint8), np.random.default_rng(0)
+    shared = Engine(env.substrate, 1)  # with what all of them use
+    before = resident()
+    engines = [Engine(env.substrate, seed + 2) for seed in range(count)]
+    built = resident()
+    for engine in engines:
+        while not engine.advance(draw.integers(env.spec.actions, size=env.spec.agents)):
+            engine.pictures(image)
+    held = (resident() - before + built - before) / count
+    del shared, engines
+    return held
+
+
 def pooled(name: str, workers: int, environments: int = 8, steps: int = 50) -> float:
     """Steps a second of the pool, over whole episodes."""
     with Pool("meltingpot", name, seeds=(0,), environments=environments, steps=steps, workers=workers) as pool:
@@ -111,8 +133,9 @@ def main() -> None:
     print(f"{cores} cores; environment steps a second (players in brackets)")
     for name in sys.argv[1:] or SUBSTRATES:
         env = meltingpot.make(name)
+        held = memory(env)
         theirs, ours = bare(env, shipped(env)), bare(env, env.substrate)
-        line = f"{name} ({env.spec.agents})"
+        line = f"{name} ({env.spec.agents}), {held:.0f} MB with its spare"
         for label, speed in (("as shipped", theirs), ("our level", ours)):
             line += f"; {label}: bare {speed.bare:,.0f}, build {speed.build * 1e3:.0f} ms"
             line += f", with builds {speed.with_builds:,.0f}"

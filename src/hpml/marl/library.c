@@ -16,9 +16,9 @@
 #define SQUARES 4096 /* different squares that a player knows; others are read anew every time */
 #define SUMS 8192    /* places for kept sums of an actor, a power of two */
 #define FULL 6144    /* of them in use, after which no more are kept */
-#define LINE 24 /* bytes of a line of the usual square: 8 pixels of 3 colours */
-#define LANES 8
-#define BLOCK 64
+#define LINE 24      /* bytes of a line of the usual square: 8 pixels of 3 colours */
+#define LANES 8      /* numbers that are added side by side */
+#define BLOCK 64     /* of a layer's numbers that stay in registers */
 
 typedef float Lanes __attribute__((vector_size(4 * LANES)));
 
@@ -58,14 +58,14 @@ typedef struct {
 
 typedef struct {
     int64_t count;
-    uint32_t *keys;   /* (SUMS): the place and the square's number, + 1; or 0 */
-    float *sums;      /* (SUMS, hidden) */
-    uint8_t *is_read; /* (SQUARES) */
-    float *read;      /* (SQUARES, sprites) */
+    uint32_t *keys;     /* (SUMS): the place and the square's number, + 1; or 0 */
+    float *sums;        /* (SUMS, hidden) */
+    uint8_t *is_read;   /* (SQUARES) */
+    float *read;        /* (SQUARES, sprites) */
     uint8_t *is_turned; /* (places of a picture) */
     float *turned;      /* (places of a picture, sprites, hidden): the picture's weights, those of a place together */
-    float *scale;     /* (sprites, bytes of a square): weights for bytes b, seen as b / 127.5 - 1 */
-    float *offset;    /* (sprites) */
+    float *scale;       /* (sprites, bytes of a square): weights for bytes b, seen as b / 127.5 - 1 */
+    float *offset;      /* (sprites) */
 } Kept;
 
 typedef struct {
