@@ -18,7 +18,7 @@ from hpml.marl.settings import Settings
 from hpml.marl.sprites import MOST, index
 
 
-@pytest.fixture(params=["NumPy", "C"], autouse=True, scope="module")
+@pytest.fixture(params=["NumPy", "C"], scope="module")
 def by(request):
     """Who looks squares up."""
     if request.param == "C" and sprites.library() is None:
@@ -36,6 +36,7 @@ def pictures(draw: np.random.Generator, lead: tuple[int, ...], rows: int, column
     return np.moveaxis(squares, -3, -4).reshape(*lead, rows * 8, columns * 8, 3)
 
 
+@pytest.mark.usefixtures("by")
 @settings(deadline=None, max_examples=30)
 @given(
     seed=st.integers(0, 2**31),
@@ -55,6 +56,7 @@ def test_the_book_has_every_square_back(seed, lead, rows, columns, off, channels
     assert len(np.unique(places)) == len(np.unique(book[places].reshape(-1, book.shape[1]), axis=0))
 
 
+@pytest.mark.usefixtures("by")
 def test_squares_that_differ_in_one_bit_differ():
     images = np.zeros((8 * 8 * 3 + 1, 8, 8, 3), np.uint8)
     for n, place in enumerate(np.ndindex(8, 8, 3)):
@@ -63,6 +65,7 @@ def test_squares_that_differ_in_one_bit_differ():
     assert len(np.unique(places)) == len(images)
 
 
+@pytest.mark.usefixtures("by")
 def test_too_many_different_squares_have_no_book():
     images = np.random.default_rng(0).integers(0, 256, (MOST + 1, 8, 8, 3)).astype(np.uint8)
     assert index(images, 8) is None
