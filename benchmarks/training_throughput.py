@@ -32,9 +32,8 @@ from engine import bare, shipped
 from hpml.experiment.build import plan
 from hpml.experiment.config import TrainConfig, complete
 from hpml.experiment.memory import keep_memory
-from hpml.marl.env import Spec
+from hpml.marl.env import Spec, patch_shape
 from hpml.marl.find import environment, resolve
-from hpml.marl.networks import patch_shape
 from hpml.marl.settings import Settings
 
 

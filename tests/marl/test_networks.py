@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from marl.making import quick, spec
 
-from hpml.marl.networks import count_parameters, init_actors, init_critic, patch_shape, sight, to_patches
+from hpml.marl.env import patch_shape
+from hpml.marl.networks import count_parameters, init_actors, init_critic, sight, to_patches
 from hpml.marl.settings import Settings
 
 SPEC = spec(image=True)

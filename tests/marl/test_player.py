@@ -160,15 +160,15 @@ def test_c_refuses_what_it_would_read_beyond(made):
 def test_what_is_kept_of_squares_changes_nothing(made):
     """Thousands of pictures, of few squares and of many: none is forgotten, mistaken, or kept from other parameters."""
     spec, settings, actors, _, _ = case("broken squares")
-    few, many = jax.device_get(parameters(actors)), jax.device_get(parameters(jax.tree.map(lambda x: 0.9 * x, actors)))
-    draw, count = np.random.default_rng(5), 1500  # 12 squares in each of 3 pictures: more than a player keeps
+    first, other = (jax.device_get(parameters(jax.tree.map(lambda x, c=c: c * x, actors))) for c in (1.0, 0.9))
+    draw, count = np.random.default_rng(5), 1500  # 36 squares each, half of them new: more than a player keeps
     images = draw.integers(2, size=(count, AGENTS, *spec.image), dtype=np.uint8) * np.uint8(255)
     images[::2] = draw.choice(images[1:20:2], count // 2)  # as a game has them: nearly always seen before
     seen = Observation(draw.normal(size=(count, AGENTS, spec.vector)).astype(np.float32), images, None)
     draws = draw.random((count, AGENTS), np.float32)
-    long_played = made(spec, few, settings.share)
+    long_played = made(spec, first, settings.share)
     play(long_played, seen, None, draws)
-    for weights in (many, few):
+    for weights in (other, first):
         long_played.load(weights)
         actions, logits, _ = play(long_played, seen, None, draws)
         for k in (0, 1, 700, 1498, 1499):

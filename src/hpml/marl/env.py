@@ -44,6 +44,14 @@ class Spec:
     action_names: tuple[str, ...] = field(default=())
 
 
+def patch_shape(spec: Spec) -> tuple[int, int]:
+    """How many squares the picture has, and how many bytes a square."""
+    assert spec.image is not None
+    height, width, channels = spec.image
+    side = spec.patch
+    return -(-height // side) * -(-width // side), side * side * channels
+
+
 class Observation(NamedTuple):
     """What the agents see.
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int, UInt8
 
-from hpml.marl.env import Spec
+from hpml.marl.env import Spec, patch_shape
 from hpml.marl.settings import Settings
 
 
@@ -105,14 +105,6 @@ def sight(key: Array, spec: Spec, settings: Settings, extra: int = 0) -> Sight:
     cells, pixels = patch_shape(spec)
     sprites = dense(keys[1], pixels, settings.sprites, gain)
     return Sight(vector, sprites, dense(keys[2], cells * settings.sprites, settings.hidden, gain))
-
-
-def patch_shape(spec: Spec) -> tuple[int, int]:
-    """How many squares the picture has, and how many bytes a square."""
-    assert spec.image is not None
-    height, width, channels = spec.image
-    side = spec.patch
-    return -(-height // side) * -(-width // side), side * side * channels
 
 
 def to_patches(image: Array, side: int) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hpml.marl.collect.player import Turn
-from hpml.marl.env import FORBIDDEN, Spec
+from hpml.marl.env import FORBIDDEN, Spec, patch_shape
 from hpml.marl.library import load
 
 # The parameters by their names in the actor's tree, in the order of the C file.
@@ -55,9 +55,7 @@ class NativePlayer:
             "head": (spec.actions, last),
         }
         if spec.image is not None:
-            height, width, channels = spec.image
-            cells, pixels = -(-height // spec.patch) * -(-width // spec.patch), spec.patch**2 * channels
-            sprites = weights["sight.sprites.bias"].shape[-1]
+            (cells, pixels), sprites = patch_shape(spec), weights["sight.sprites.bias"].shape[-1]
             layers |= {"sight.sprites": (sprites, pixels), "sight.picture": (hidden, cells * sprites)}
         shapes = {f"{name}.weight": shape for name, shape in layers.items()}
         shapes |= {f"{name}.bias": shape[:1] for name, shape in layers.items()}
