@@ -19,7 +19,7 @@ from hpml.marl.collect.pool import STUBBORN, Pool
 from hpml.marl.collect.wire import episode_seed
 from hpml.marl.engine import package
 from hpml.marl.env import Observation
-from hpml.marl.library import library
+from hpml.native.play import library
 from hpml.marl.networks import init_actors
 from hpml.marl.settings import Settings
 

@@ -30,7 +30,7 @@ from hpml.marl.collect.pool import Pool
 from hpml.marl.compiling import cpu_options
 from hpml.marl.env import Env
 from hpml.marl.learner import Trainer
-from hpml.marl.library import library
+from hpml.native.play import library
 
 STRETCH = 128  # steps of an evaluation between two looks at what has ended
 FILM = -1  # the stream of episodes that are filmed; evaluations have 1 and more, training 0

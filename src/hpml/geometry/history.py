@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float, Int
 from hpml.geometry.arrays import Array
 from hpml.geometry.leaves import Leaves, Tree, leaf_metric
 from hpml.geometry.sketch import Sketched
+from hpml.native.products import available, row_sums
 
 KEEP = ("recent", "reservoir", "thinned")
 
@@ -196,7 +197,35 @@ def lock_kept(history: History, when: Bool[Array, ""]) -> History:
 
 
 def products_with(history: History, params: Tree, field: Tree, metric: Leaves, gap: Tree = None) -> Products:
-    """Inner products of one sample with every row, and those of a second vector `gap` at the same point.
+    """Inner products of one sample with every row, and those of a second vector `gap` at the same point."""
+    if isinstance(history.points, Sketched):  # the images have the metric in them
+        history = eqx.tree_at(lambda h: (h.points, h.field), history, (history.points.image, history.field.image))
+        params, field, gap = params.image, field.image, None if gap is None else gap.image
+        metric = Leaves(None, None)
+    singles = all(buffer.dtype == jnp.float32 for buffer in jax.tree.leaves(history.points))
+    if metric.columns is None and singles and available():
+        run = functools.partial(jax.lax.platform_dependent, cpu=_products_in_c, default=_products_in_xla)
+        return run(history, params, field, metric, gap)
+    return _products_in_xla(history, params, field, metric, gap)
+
+
+def _products_in_c(history: History, params: Tree, field: Tree, metric: Leaves, gap: Tree) -> Products:
+    """From one reading of both buffers, every term in float64."""
+    trees = (history.points, history.field, params, field, history.points if gap is None else gap)
+    sums: Any = 0.0
+    energy: Any = 0.0
+    for i, (X, F, x, f, g) in enumerate(zip(*(jax.tree.leaves(tree) for tree in trees), strict=True)):
+        x, f, g = (None if v is X else jnp.asarray(v, X.dtype).reshape(-1) for v in (x, f, g))
+        more, length = row_sums(X.reshape(len(X), -1), F.reshape(len(F), -1), x, f, g, metric.weight(i, X.dtype))
+        with jax.enable_x64(True):
+            sums, energy = sums + more, energy + length
+    with jax.enable_x64(True):
+        parts = [jnp.where(history.times >= 0, part, 0.0) for part in (sums if gap is not None else sums[:4])]
+        return Products(*parts[:4], energy, *parts[4:])
+
+
+def _products_in_xla(history: History, params: Tree, field: Tree, metric: Leaves, gap: Tree) -> Products:
+    """From several readings, in parts.
 
     Differences x_i - x are taken entry by entry in the buffers' dtype, exact for nearby floats, and summed in parts, so
     that float32 distances of nearby vectors are right. <F_i, x - x_i> = A[i, newest] + <F_i, x - x_newest> needs the
@@ -205,10 +234,6 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves, g
     XLA's CPU backend adds up the d float32 terms of such a product in a row: with d = 1,000,000 terms of one sign it is
     wrong by 2e-5. So what F and the step share with the newest field goes through Q, and the product sees the rest.
     """
-    if isinstance(history.points, Sketched):  # the images have the metric in them
-        history = eqx.tree_at(lambda h: (h.points, h.field), history, (history.points.image, history.field.image))
-        params, field, gap = params.image, field.image, None if gap is None else gap.image
-        metric = Leaves(None, None)
     buffers = zip(*(jax.tree.leaves(tree) for tree in (history.points, history.field, params, field)), strict=True)
     gaps = None if gap is None else [jnp.asarray(g).reshape(-1) for g in jax.tree.leaves(gap)]
     step, newest, values = [], [], []

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from hpml.marl.library import library, load
+from hpml.native.play import library, load
 
 # More different squares than this, and reading all of them is as good.
 MOST = 8192

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpml.marl.collect.player import Turn
 from hpml.marl.env import FORBIDDEN, Spec, patch_shape
-from hpml.marl.library import load
+from hpml.native.play import load
 
 # The parameters by their names in the actor's tree, in the order of the C file.
 NAMES = (

@@ -25,7 +25,7 @@ from hpml.marl.collect import wire
 from hpml.marl.collect.process import Worker
 from hpml.marl.collect.shared import POLICY, allocate, attach, layout
 from hpml.marl.env import Env, Spec
-from hpml.marl.library import library
+from hpml.native.play import library
 
 STUBBORN = 3  # ends of a worker in a row, without a rollout between them, after which another try makes no sense
 

@@ -5,18 +5,19 @@ import stat
 
 import pytest
 
-from hpml.marl import library as module
-from hpml.marl.library import library, load
+from hpml.native import build as module
+from hpml.native.build import built
+from hpml.native.play import SOURCE, library, load
 
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """`library` as a new process has it, with an empty cache; give it what its surroundings are."""
+    """`built` as a new process has it, with an empty cache; give it what its surroundings are."""
 
-    def found(**surroundings):
+    def found(source=SOURCE, **surroundings):
         for name, value in surroundings.items():
             monkeypatch.setenv(name, value)
-        return library.__wrapped__()
+        return built.__wrapped__(source)
 
     monkeypatch.delenv("HPML_NATIVE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -34,12 +35,10 @@ def test_it_is_made_once(fresh, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(library() is None, reason="this machine has no C compiler")
-def test_another_source_is_another_file(fresh, tmp_path, monkeypatch):
-    other = tmp_path / "library.c"
-    other.write_text(module.SOURCE.read_text() + "\n/* changed */\n")
-    first = fresh()
-    monkeypatch.setattr(module, "SOURCE", other)
-    assert fresh() != first
+def test_another_source_is_another_file(fresh, tmp_path):
+    other = tmp_path / SOURCE.name
+    other.write_text(SOURCE.read_text() + "\n/* changed */\n")
+    assert fresh() != fresh(other)
 
 
 def test_without_a_compiler_there_is_none(fresh):
@@ -62,7 +61,7 @@ def test_a_cache_that_cannot_be_written_is_not_needed(fresh, tmp_path):
 @pytest.mark.skipif(library() is None, reason="this machine has no C compiler")
 def test_a_damaged_file_is_made_again(fresh, monkeypatch):
     monkeypatch.delenv("CC", raising=False)
-    made = module._place(["cc"])
+    made = module._place(["cc"], SOURCE)
     made.parent.mkdir(parents=True)
     made.touch()  # as a power cut may leave it
     assert fresh() == str(made)

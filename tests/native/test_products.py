@@ -1,0 +1,118 @@
+"""Inner products in C: sums of NumPy in float64, whoever asks and however the work is shared."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpml.native.products import available, row_sums
+
+pytestmark = pytest.mark.skipif(not available(), reason="this machine has no C compiler")
+
+
+def draw(rows, width, seed, lanes=()):
+    rng = np.random.default_rng(seed)
+    X, F = rng.standard_normal((2, *lanes, rows, width)).astype(np.float32)
+    x, f, g = rng.standard_normal((3, *lanes, width)).astype(np.float32)
+    return X, F, x, f, g, rng.uniform(0.1, 2.0, (*lanes, width)).astype(np.float32)
+
+
+def by_numpy(X, F, x, f, g, w):
+    X, F, x, f = (np.asarray(v, np.float64) for v in (X, F, x, f))
+    g, w = (np.full_like(x, empty) if v is None else np.asarray(v, np.float64) for v, empty in ((g, 0.0), (w, 1.0)))
+    dx = X - x
+    return np.stack([dx**2 @ w, -(F * dx) @ w, dx @ (w * f), F @ (w * f), dx @ (w * g), F @ (w * g)]), f @ (w * f)
+
+
+@given(
+    rows=st.integers(1, 9),
+    width=st.sampled_from([1, 3, 7, 8, 9, 1023, 1024, 1025, 5000]),
+    gap=st.booleans(),
+    weighed=st.booleans(),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_they_are_the_sums_of_numpy(rows, width, gap, weighed, seed):
+    X, F, x, f, g, w = draw(rows, width, seed)
+    sample = (X, F, x, f, g if gap else None, w if weighed else None)
+    sums, energy = row_sums(*sample)
+    expected, length = by_numpy(*sample)
+    scale = np.sqrt(width)
+    np.testing.assert_allclose(np.asarray(sums), expected, rtol=1e-13, atol=1e-13 * scale)
+    np.testing.assert_allclose(float(energy), length, rtol=1e-13)
+
+
+def test_nearby_points_far_from_zero_keep_their_distance():
+    rng = np.random.default_rng(0)
+    x = (1e4 + rng.standard_normal(3000)).astype(np.float32)
+    near = np.nextafter(x, np.float32(np.inf))
+    sums, _ = row_sums(near[None], near[None], x, x, None, None)
+    exact = ((near.astype(np.float64) - x.astype(np.float64)) ** 2).sum()
+    assert np.asarray(sums)[0, 0] == pytest.approx(exact, rel=1e-13)
+
+
+@pytest.mark.parametrize("lanes", [(1,), (3,), (2, 2)])
+def test_a_lane_has_the_bits_that_it_has_alone(lanes):
+    samples = draw(5, 30_001, 1, lanes)
+    run = lambda *sample: row_sums(*sample)  # noqa: E731
+    many = run
+    for _ in lanes:
+        many = jax.vmap(many)
+    sums, energy = jax.jit(many)(*samples)
+    for lane in np.ndindex(lanes):
+        alone, length = run(*(value[lane] for value in samples))
+        np.testing.assert_array_equal(np.asarray(sums)[lane], np.asarray(alone))
+        assert np.asarray(energy)[lane] == np.asarray(length)
+
+
+def test_what_some_lanes_share_is_handed_to_all():
+    X, F, x, f, g, w = draw(4, 2000, 2, (3,))
+    sums, _ = jax.vmap(row_sums, in_axes=(0, 0, 0, 0, None, None))(X, F, x, f, g[0], w[0])
+    expected = [by_numpy(X[i], F[i], x[i], f[i], g[0], w[0])[0] for i in range(3)]
+    np.testing.assert_allclose(np.asarray(sums), np.stack(expected), rtol=1e-12, atol=1e-12)
+
+
+PRINT = """
+import numpy as np
+from hpml.native.products import available, row_sums
+assert available()
+rng = np.random.default_rng(3)
+X, F = rng.standard_normal((2, 17, 100_003)).astype(np.float32)
+sums, _ = row_sums(X, F, X[0], F[0], F[1], None)
+print(np.asarray(sums).tobytes().hex())
+"""
+
+
+def test_bits_do_not_depend_on_the_number_of_threads():
+    alone, several = (
+        subprocess.run(
+            [sys.executable, "-c", PRINT],
+            env=os.environ | {"NPROC": str(threads), "JAX_PLATFORMS": "cpu"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in (1, 4)
+    )
+    assert alone
+    assert alone == several
+
+
+def test_no_rows_are_no_sums():
+    sums, energy = row_sums(*(jnp.ones(shape, jnp.float32) for shape in ((0, 3), (0, 3), (3,), (3,))), None, None)
+    assert sums.shape == (6, 0)
+    assert float(energy) == 3.0
+
+
+def test_a_sum_that_is_not_finite_says_so():
+    X, F, x, f, g, w = draw(3, 100, 4)
+    F[1, 50] = np.nan
+    sums = np.asarray(row_sums(X, F, x, f, g, w)[0])
+    assert np.isnan(sums[[1, 3, 5], 1]).all()
+    assert np.isfinite(sums[:, [0, 2]]).all()
