@@ -1,4 +1,4 @@
-/* What a history's push asks of C: the sums of one sample with every row, from one reading of the rows.
+/* What the plug-in asks of C: inner products of many long vectors from one reading of them.
  *
  * It is called inside XLA's programs for the CPU, by XLA's foreign function interface, and shares XLA's threads. Entries
  * are float32, differences and sums float64. A sum is cut into blocks at the same entries every time, and the blocks are
@@ -12,8 +12,8 @@
 
 #include "xla/ffi/api/c_api.h"
 
-#define BLOCK 6144      /* entries of a row that are read in one go; the sample's own stay near meanwhile */
-#define ALONE (1 << 17) /* entries of both buffers that are not worth waking another thread for */
+#define BLOCK 6144      /* entries of a vector that are read in one go; the sample's own stay near meanwhile */
+#define ALONE (1 << 17) /* entries that are not worth waking another thread for */
 #define LANES 4         /* numbers that are added side by side */
 #define WAYS 2          /* sums of each kind that do not wait for each other */
 #define LINE 16         /* entries that memory hands over together */
@@ -22,26 +22,143 @@
 typedef float Singles __attribute__((vector_size(4 * LANES)));
 typedef double Doubles __attribute__((vector_size(8 * LANES)));
 
-typedef struct {
-    int64_t lanes, rows, width, blocks;
-    const float *X, *F;            /* (lanes, rows, width) */
-    const float *x, *f, *g, *w;    /* (lanes, width); g and w may be absent */
-    double *parts;                 /* (lanes, blocks, KINDS, rows) */
-    double *energies;              /* (lanes, blocks) */
-    atomic_llong next, done;
-    atomic_int holders;            /* who may still look at this; the last one to leave frees it */
-} Work;
+/* ---- Work that is shared by threads ---- */
 
-/* The entries of a block in float64, so that they are turned once for all rows. */
 typedef struct {
-    double x[BLOCK], f[BLOCK], g[BLOCK], w[BLOCK];
-} Sample;
+    void (*act)(void *on, int64_t task);
+    void *on;
+    int64_t tasks;
+    atomic_llong next, done;
+    atomic_int holders; /* who may still look at this; the last one to leave frees it */
+} Job;
+
+static void help(Job *job) {
+    for (int64_t task; (task = atomic_fetch_add(&job->next, 1)) < job->tasks; atomic_fetch_add(&job->done, 1))
+        job->act(job->on, task);
+}
+
+static void leave(Job *job) {
+    if (atomic_fetch_sub(&job->holders, 1) == 1)
+        free(job);
+}
+
+static void helper(void *job) {
+    help(job);
+    leave(job);
+}
+
+/* Ask XLA's threads for help. Who comes late finds nothing left to do; nobody waits for who has not begun. */
+static void call_helpers(const XLA_FFI_CallFrame *frame, Job *job) {
+    int64_t threads = 1;
+    XLA_FFI_ThreadPool_NumThreads_Args count = {XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE, 0, frame->ctx, &threads};
+    XLA_FFI_Error *error = frame->api->XLA_FFI_ThreadPool_NumThreads(&count);
+    for (int64_t i = 1; !error && i < threads && i < job->tasks; i++) {
+        atomic_fetch_add(&job->holders, 1);
+        XLA_FFI_ThreadPool_Schedule_Args one = {
+            XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE, 0, frame->ctx, helper, job};
+        error = frame->api->XLA_FFI_ThreadPool_Schedule(&one);
+        if (error)
+            leave(job);
+    }
+    if (error) { /* no threads to be had: one is enough */
+        XLA_FFI_Error_Destroy_Args gone = {XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, 0, error};
+        frame->api->XLA_FFI_Error_Destroy(&gone);
+    }
+}
+
+/* Do all tasks, alone or, where there are many `entries`, with others. */
+static void share_out(
+    const XLA_FFI_CallFrame *frame, void (*act)(void *, int64_t), void *on, int64_t tasks, int64_t entries) {
+    Job *job = entries > ALONE ? calloc(1, sizeof *job) : 0;
+    if (!job) {
+        for (int64_t task = 0; task < tasks; task++)
+            act(on, task);
+        return;
+    }
+    job->act = act, job->on = on, job->tasks = tasks;
+    atomic_init(&job->holders, 1);
+    call_helpers(frame, job);
+    help(job);
+    while (atomic_load(&job->done) < tasks)
+        sched_yield(); /* somebody is in the middle of a task */
+    leave(job);
+}
+
+/* ---- What XLA hands over ---- */
+
+static XLA_FFI_Error *refuse(const XLA_FFI_CallFrame *frame, XLA_FFI_Error_Code code, const char *why) {
+    XLA_FFI_Error_Create_Args args = {XLA_FFI_Error_Create_Args_STRUCT_SIZE, 0, why, code};
+    return frame->api->XLA_FFI_Error_Create(&args);
+}
+
+static XLA_FFI_Error *no_memory(const XLA_FFI_CallFrame *frame) {
+    return refuse(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "out of memory for inner products");
+}
+
+/* Whether this is no call: XLA asks first which version of its interface a function was written for. */
+static int is_question(XLA_FFI_CallFrame *frame) {
+    if (!frame->extension_start || frame->extension_start->type != XLA_FFI_Extension_Metadata)
+        return 0;
+    XLA_FFI_Metadata *about = ((XLA_FFI_Metadata_Extension *)frame->extension_start)->metadata;
+    about->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
+    about->api_version.extension_start = 0;
+    about->api_version.major_version = XLA_FFI_API_MAJOR;
+    about->api_version.minor_version = XLA_FFI_API_MINOR;
+    about->traits = 0;
+    about->state_type_id.type_id = 0;
+    return 1;
+}
+
+static const XLA_FFI_Buffer *given(const XLA_FFI_CallFrame *frame, int64_t i) { return frame->args.args[i]; }
+
+static XLA_FFI_Buffer *wanted(const XLA_FFI_CallFrame *frame, int64_t i) { return frame->rets.rets[i]; }
+
+static int64_t count_of(const XLA_FFI_Buffer *buffer) {
+    int64_t count = 1;
+    for (int64_t i = 0; i < buffer->rank; i++)
+        count *= buffer->dims[i];
+    return count;
+}
+
+static int all_single(const XLA_FFI_CallFrame *frame) {
+    for (int64_t i = 0; i < frame->args.size; i++)
+        if (given(frame, i)->dtype != XLA_FFI_DataType_F32)
+            return 0;
+    return 1;
+}
+
+static int64_t blocks_of(int64_t width) { return (width + BLOCK - 1) / BLOCK; }
+
+static int64_t part_of(int64_t width, int64_t start) { return width - start < BLOCK ? width - start : BLOCK; }
 
 static inline __attribute__((always_inline)) Doubles widen(const float *from) {
     Singles s;
     memcpy(&s, from, sizeof s);
     return __builtin_convertvector(s, Doubles);
 }
+
+static double total(const Doubles sums[WAYS]) {
+    double sum = 0.0;
+    for (int way = 0; way < WAYS; way++)
+        for (int i = 0; i < LANES; i++)
+            sum += sums[way][i];
+    return sum;
+}
+
+/* ---- One sample with every row of a history ---- */
+
+typedef struct {
+    int64_t rows, width, blocks;
+    const float *X, *F;         /* (lanes, rows, width) */
+    const float *x, *f, *g, *w; /* (lanes, width); g and w may be absent */
+    double *parts;              /* (lanes, blocks, KINDS, rows) */
+    double *energies;           /* (lanes, blocks) */
+} Rows;
+
+/* The entries of a block in float64, so that they are turned once for all rows. */
+typedef struct {
+    double x[BLOCK], f[BLOCK], g[BLOCK], w[BLOCK];
+} Sample;
 
 static inline __attribute__((always_inline)) Doubles fetch(const double *from) {
     Doubles d;
@@ -79,12 +196,8 @@ static inline __attribute__((always_inline)) void one_row(
             }
         }
     }
-    for (int kind = 0; kind < KINDS; kind++) {
-        out[kind] = 0.0;
-        for (int way = 0; way < WAYS; way++)
-            for (int i = 0; i < LANES; i++)
-                out[kind] += sums[kind][way][i];
-    }
+    for (int kind = 0; kind < KINDS; kind++)
+        out[kind] = total(sums[kind]);
     for (; j < width; j++) {
         double w = weighed ? at->w[j] : 1.0, dx = X[j] - at->x[j], wdx = w * dx, wF = w * F[j];
         out[0] += dx * wdx, out[1] -= F[j] * wdx, out[2] += wdx * at->f[j], out[3] += wF * at->f[j];
@@ -93,141 +206,126 @@ static inline __attribute__((always_inline)) void one_row(
     }
 }
 
-static inline __attribute__((always_inline)) void one_block(Work *work, int64_t task, int gap, int weighed) {
-    int64_t lane = task / work->blocks, start = task % work->blocks * BLOCK, from = lane * work->width + start;
-    int64_t width = work->width - start < BLOCK ? work->width - start : BLOCK;
+static inline __attribute__((always_inline)) void one_block(const Rows *rows, int64_t task, int gap, int weighed) {
+    int64_t lane = task / rows->blocks, start = task % rows->blocks * BLOCK, from = lane * rows->width + start;
+    int64_t width = part_of(rows->width, start);
     Sample at;
-    turn(work->x + from, width, at.x);
-    turn(work->f + from, width, at.f);
+    turn(rows->x + from, width, at.x);
+    turn(rows->f + from, width, at.f);
     if (gap)
-        turn(work->g + from, width, at.g);
+        turn(rows->g + from, width, at.g);
     if (weighed)
-        turn(work->w + from, width, at.w);
-    double *parts = work->parts + task * KINDS * work->rows;
-    for (int64_t i = 0; i < work->rows; i++) {
-        int64_t row = (lane * work->rows + i) * work->width + start;
+        turn(rows->w + from, width, at.w);
+    double *parts = rows->parts + task * KINDS * rows->rows;
+    for (int64_t i = 0; i < rows->rows; i++) {
+        int64_t row = (lane * rows->rows + i) * rows->width + start;
         double out[KINDS];
-        one_row(work->X + row, work->F + row, &at, width, i + 1 < work->rows ? work->width : 0, gap, weighed, out);
+        one_row(rows->X + row, rows->F + row, &at, width, i + 1 < rows->rows ? rows->width : 0, gap, weighed, out);
         for (int kind = 0; kind < KINDS; kind++)
-            parts[kind * work->rows + i] = out[kind];
+            parts[kind * rows->rows + i] = out[kind];
     }
     double energy = 0.0;
     for (int64_t j = 0; j < width; j++)
         energy += (weighed ? at.w[j] : 1.0) * at.f[j] * at.f[j];
-    work->energies[task] = energy;
+    rows->energies[task] = energy;
 }
 
-static void help(Work *work) {
-    int64_t tasks = work->lanes * work->blocks;
-    for (int64_t task; (task = atomic_fetch_add(&work->next, 1)) < tasks;) {
-        if (work->g && work->w)
-            one_block(work, task, 1, 1);
-        else if (work->g)
-            one_block(work, task, 1, 0);
-        else if (work->w)
-            one_block(work, task, 0, 1);
-        else
-            one_block(work, task, 0, 0);
-        atomic_fetch_add(&work->done, 1);
-    }
-}
-
-static void leave(Work *work) {
-    if (atomic_fetch_sub(&work->holders, 1) > 1)
-        return;
-    free(work->parts);
-    free(work);
-}
-
-static void helper(void *given) {
-    help(given);
-    leave(given);
-}
-
-/* Ask XLA's threads for help. Who comes late finds nothing left to do; nobody waits for who has not begun. */
-static void call_helpers(const XLA_FFI_CallFrame *frame, Work *work) {
-    int64_t threads = 1, tasks = work->lanes * work->blocks;
-    XLA_FFI_ThreadPool_NumThreads_Args count = {XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE, 0, frame->ctx, &threads};
-    XLA_FFI_Error *error = frame->api->XLA_FFI_ThreadPool_NumThreads(&count);
-    for (int64_t i = 1; !error && i < threads && i < tasks; i++) {
-        atomic_fetch_add(&work->holders, 1);
-        XLA_FFI_ThreadPool_Schedule_Args task = {
-            XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE, 0, frame->ctx, helper, work};
-        error = frame->api->XLA_FFI_ThreadPool_Schedule(&task);
-        if (error)
-            leave(work);
-    }
-    if (error) { /* no threads to be had: one is enough */
-        XLA_FFI_Error_Destroy_Args gone = {XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, 0, error};
-        frame->api->XLA_FFI_Error_Destroy(&gone);
-    }
-}
-
-static XLA_FFI_Error *refuse(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, const char *why) {
-    XLA_FFI_Error_Create_Args args = {XLA_FFI_Error_Create_Args_STRUCT_SIZE, 0, why, code};
-    return api->XLA_FFI_Error_Create(&args);
-}
-
-static int64_t count_of(const XLA_FFI_Buffer *buffer) {
-    int64_t count = 1;
-    for (int64_t i = 0; i < buffer->rank; i++)
-        count *= buffer->dims[i];
-    return count;
+static void one_task(void *on, int64_t task) {
+    const Rows *rows = on;
+    if (rows->g && rows->w)
+        one_block(rows, task, 1, 1);
+    else if (rows->g)
+        one_block(rows, task, 1, 0);
+    else if (rows->w)
+        one_block(rows, task, 0, 1);
+    else
+        one_block(rows, task, 0, 0);
 }
 
 /* (X, F, x, f, g, w) -> (sums, energy): see `products.py`. g and w have no entries where there are none. */
 XLA_FFI_Error *row_products(XLA_FFI_CallFrame *frame) {
-    if (frame->extension_start && frame->extension_start->type == XLA_FFI_Extension_Metadata) {
-        /* Not a call: XLA asks which version of its interface this was written for. */
-        XLA_FFI_Metadata *about = ((XLA_FFI_Metadata_Extension *)frame->extension_start)->metadata;
-        about->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
-        about->api_version.extension_start = 0;
-        about->api_version.major_version = XLA_FFI_API_MAJOR;
-        about->api_version.minor_version = XLA_FFI_API_MINOR;
-        about->traits = 0;
-        about->state_type_id.type_id = 0;
+    if (is_question(frame))
         return 0;
-    }
-    if (frame->args.size != 6 || frame->rets.size != 2)
-        return refuse(frame->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, "row_products: 6 arrays in, 2 out");
-    const XLA_FFI_Buffer **in = (const XLA_FFI_Buffer **)frame->args.args;
-    XLA_FFI_Buffer **out = (XLA_FFI_Buffer **)frame->rets.rets;
-    for (int i = 0; i < 6; i++)
-        if (in[i]->dtype != XLA_FFI_DataType_F32)
-            return refuse(frame->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, "row_products: float32 in");
-    if (in[0]->rank < 2 || out[0]->dtype != XLA_FFI_DataType_F64 || out[1]->dtype != XLA_FFI_DataType_F64)
-        return refuse(frame->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, "row_products: rows in, float64 out");
+    if (frame->args.size != 6 || frame->rets.size != 2 || !all_single(frame) || given(frame, 0)->rank < 2)
+        return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "row_products takes six arrays of float32");
+    const XLA_FFI_Buffer *X = given(frame, 0), *g = given(frame, 4), *w = given(frame, 5);
+    int64_t rows = X->dims[X->rank - 2], width = X->dims[X->rank - 1], blocks = blocks_of(width);
+    int64_t lanes = count_of(wanted(frame, 1)), tasks = lanes * blocks, each = KINDS * rows;
+    double *parts = malloc(sizeof(double) * (tasks * (each + 1) + 1));
+    if (!parts)
+        return no_memory(frame);
+    Rows all = {rows, width, blocks, X->data, given(frame, 1)->data, given(frame, 2)->data, given(frame, 3)->data,
+                count_of(g) ? g->data : 0, count_of(w) ? w->data : 0, parts, parts + tasks * each};
+    share_out(frame, one_task, &all, tasks, 2 * count_of(X));
 
-    Work *work = calloc(1, sizeof *work);
-    if (!work)
-        return refuse(frame->api, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "row_products: out of memory");
-    int64_t rows = in[0]->dims[in[0]->rank - 2], width = in[0]->dims[in[0]->rank - 1], all = count_of(in[0]);
-    int64_t lanes = count_of(out[1]), blocks = (width + BLOCK - 1) / BLOCK;
-    work->lanes = lanes, work->rows = rows, work->width = width, work->blocks = blocks;
-    work->X = in[0]->data, work->F = in[1]->data, work->x = in[2]->data, work->f = in[3]->data;
-    work->g = count_of(in[4]) ? in[4]->data : 0, work->w = count_of(in[5]) ? in[5]->data : 0;
-    work->parts = malloc(sizeof(double) * (size_t)(lanes * blocks) * (KINDS * rows + 1) + 1);
-    if (!work->parts) {
-        free(work);
-        return refuse(frame->api, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "row_products: out of memory");
-    }
-    work->energies = work->parts + lanes * blocks * KINDS * rows;
-    atomic_init(&work->holders, 1);
-    if (2 * all > ALONE)
-        call_helpers(frame, work);
-    help(work);
-    while (atomic_load(&work->done) < lanes * blocks)
-        sched_yield(); /* somebody is in the middle of a block */
-
-    double *sums = out[0]->data, *energy = out[1]->data;
-    memset(sums, 0, sizeof(double) * lanes * KINDS * rows);
+    double *sums = wanted(frame, 0)->data, *energy = wanted(frame, 1)->data;
+    memset(sums, 0, sizeof(double) * lanes * each);
     memset(energy, 0, sizeof(double) * lanes);
-    for (int64_t task = 0; task < lanes * blocks; task++) {
+    for (int64_t task = 0; task < tasks; task++) {
         int64_t lane = task / blocks;
-        for (int64_t i = 0; i < KINDS * rows; i++)
-            sums[lane * KINDS * rows + i] += work->parts[task * KINDS * rows + i];
-        energy[lane] += work->energies[task];
+        for (int64_t i = 0; i < each; i++)
+            sums[lane * each + i] += parts[task * each + i];
+        energy[lane] += all.energies[task];
     }
-    leave(work);
+    free(parts);
+    return 0;
+}
+
+/* ---- Two trees ---- */
+
+typedef struct {
+    const XLA_FFI_CallFrame *frame;
+    int64_t leaves, lanes, blocks; /* blocks of a lane, of all leaves */
+    double *parts;                 /* (lanes, blocks, 2) */
+} Trees;
+
+static void one_piece(void *on, int64_t task) {
+    const Trees *trees = on;
+    int64_t lane = task / trees->blocks, block = task % trees->blocks, leaf = 0, width;
+    for (;; leaf++) {
+        width = count_of(given(trees->frame, leaf)) / trees->lanes;
+        if (block < blocks_of(width))
+            break;
+        block -= blocks_of(width);
+    }
+    int64_t from = lane * width + block * BLOCK, count = part_of(width, block * BLOCK), j = 0;
+    const float *u = (const float *)given(trees->frame, leaf)->data + from;
+    const float *v = (const float *)given(trees->frame, trees->leaves + leaf)->data + from;
+    Doubles square[WAYS] = {0}, product[WAYS] = {0};
+    for (; j + LANES * WAYS <= count; j += LANES * WAYS)
+        for (int way = 0; way < WAYS; way++) {
+            Doubles a = widen(u + j + way * LANES), b = widen(v + j + way * LANES);
+            square[way] += a * a, product[way] += a * b;
+        }
+    double *out = trees->parts + 2 * task;
+    out[0] = total(square), out[1] = total(product);
+    for (; j < count; j++)
+        out[0] += (double)u[j] * u[j], out[1] += (double)u[j] * v[j];
+}
+
+/* (leaves of u, leaves of v) -> (|u|^2, <u, v>). */
+XLA_FFI_Error *tree_products(XLA_FFI_CallFrame *frame) {
+    if (is_question(frame))
+        return 0;
+    if (frame->args.size % 2 || frame->rets.size != 2 || !all_single(frame))
+        return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "tree_products takes two trees of float32");
+    Trees trees = {frame, frame->args.size / 2, count_of(wanted(frame, 0)), 0, 0};
+    int64_t entries = 0;
+    for (int64_t leaf = 0; trees.lanes && leaf < trees.leaves; leaf++) {
+        int64_t count = count_of(given(frame, leaf));
+        trees.blocks += blocks_of(count / trees.lanes), entries += 2 * count;
+    }
+    trees.parts = malloc(sizeof(double) * (2 * trees.lanes * trees.blocks + 1));
+    if (!trees.parts)
+        return no_memory(frame);
+    share_out(frame, one_piece, &trees, trees.lanes * trees.blocks, entries);
+    for (int64_t lane = 0; lane < trees.lanes; lane++)
+        for (int kind = 0; kind < 2; kind++) {
+            double sum = 0.0;
+            for (int64_t block = 0; block < trees.blocks; block++)
+                sum += trees.parts[2 * (lane * trees.blocks + block) + kind];
+            ((float *)wanted(frame, kind)->data)[lane] = (float)sum;
+        }
+    free(trees.parts);
     return 0;
 }

@@ -1,10 +1,11 @@
-"""Inner products of one sample with every row of a history, from one reading of the rows (`products.c`).
+"""Inner products of many long vectors from one reading of them (`products.c`).
 
-XLA's CPU backend cannot form several sums of one reading: it reads the rows once for each, or writes what it has formed
-to memory and reads it again. So this is a call into C from inside the program.
+XLA's CPU backend does not form several sums of one reading: it reads once for each, or writes what it has formed to
+memory and reads that again. So these are calls into C from inside its programs. Terms and sums are float64.
 """
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from jaxtyping import Float
 from hpml.native.build import built
 
 SOURCE = Path(__file__).with_name("products.c")
-TARGET = "hpml_row_products"
+ROWS, TREES = "hpml_row_products", "hpml_tree_products"
 KINDS = 6
 
 Array = jax.Array | np.ndarray
@@ -30,8 +31,9 @@ def available() -> bool:
         path = built(SOURCE, Path(jax.ffi.include_dir()), jaxlib.__version__)
         if path is None:
             return False
-        handler = jax.ffi.pycapsule(ctypes.CDLL(path).row_products)
-        jax.ffi.register_ffi_target(TARGET, handler, platform="cpu")
+        library = ctypes.CDLL(path)
+        for target, function in ((ROWS, library.row_products), (TREES, library.tree_products)):
+            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
     except Exception:  # an interface of another time: there is another way
         return False
     return True
@@ -47,10 +49,18 @@ def row_sums(
 ) -> tuple[Float[Array, "6 rows"], Float[Array, ""]]:
     """|x_i - x|^2, <F_i, x - x_i>, <f, x_i - x>, <F_i, f>, <g, x_i - x>, <F_i, g>, and |f|^2, under diag(w).
 
-    float32 in, sums and their terms in float64; zeros for g where there is none. Only where `available`, on the CPU.
+    float32 in, float64 out; zeros for g where there is none. Only where `available`, on the CPU.
     """
     none = jnp.zeros(0, jnp.float32)
     with jax.enable_x64(True):
         out = (jax.ShapeDtypeStruct((KINDS, X.shape[0]), jnp.float64), jax.ShapeDtypeStruct((), jnp.float64))
-        call = jax.ffi.ffi_call(TARGET, out, vmap_method="broadcast_all")
+        call = jax.ffi.ffi_call(ROWS, out, vmap_method="broadcast_all")
         return call(X, F, x, f, none if g is None else g, none if w is None else w)
+
+
+def tree_sums(
+    left: Sequence[Float[Array, "..."]], right: Sequence[Float[Array, "..."]]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """|u|^2 and <u, v> of two trees' leaves, float32. Only where `available`, on the CPU."""
+    out = jax.ShapeDtypeStruct((), jnp.float32)
+    return jax.ffi.ffi_call(TREES, (out, out), vmap_method="broadcast_all")(*left, *right)

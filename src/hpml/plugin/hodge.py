@@ -113,7 +113,7 @@ def hodge_projection(
     def init(params: Tree) -> HodgeState:
         zero, none = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
         diagnostics = Diagnostics(none, none, zero, zero, zero, zero, zero, zero, zero, zero)
-        change = None if every == 1 else jax.tree.map(jnp.zeros_like, treat.shaped(params))
+        change = None if every == 1 else jax.tree.map(jnp.zeros_like, params)
         if residual == "adjust":
             jax.eval_shape(lambda p: history_init(p, history), params)  # refuses what no mode can work with
             return HodgeState(None, None, None, change, zero, diagnostics)

@@ -35,7 +35,6 @@ from hpml.plugin.when import when
 from hpml.projection.projector import LocalSamples, Projector
 
 Scalar = Float[Array, ""]
-JOINED = 1 << 19  # entries, 2 MB: more do not stay in a core's cache, and copying them costs more than steps
 
 
 class Diagnostics(NamedTuple):
@@ -70,7 +69,7 @@ class Diagnostics(NamedTuple):
 class HodgeState(NamedTuple):
     """The history, its chart, the projector's fit, the change held since the last look, |change|_M^2, and diagnostics.
 
-    With "adjust" only the last three. `change` is None where every update looks anew, one vector if `joins` says so.
+    With "adjust" only the last three. `change` is None where every update looks anew.
     """
 
     history: History | None
@@ -99,14 +98,6 @@ class Treatment(NamedTuple):
     flat: bool
     sketch: int | None
     seed: int
-
-    def joins(self, tree: Tree) -> bool:
-        """Whether a tree is worked with as one vector: every array costs some steps of its own, and copying too."""
-        return self.flat and sum(leaf.size for leaf in jax.tree.leaves(tree)) <= JOINED
-
-    def shaped(self, tree: Tree) -> Tree:
-        """A tree as it is worked with."""
-        return ravel_pytree(tree)[0] if self.joins(tree) else tree
 
     def packed(self, tree: Tree, metric: Leaves) -> Tree:
         """A tree as the history holds it."""
@@ -138,14 +129,14 @@ class Treatment(NamedTuple):
             history, chart, fit, change, seen = self.project(turn, field, gap, state, params, field_fn, metric)
 
         # What is held from an earlier look may fit this update badly: the angle is checked at each.
-        given, back = ravel_pytree(grads) if self.joins(grads) else (grads, lambda tree: tree)
-        energy, along = metric.inner(given, given), -metric.inner(given, change)
+        energy, along = metric.square_and_product(grads, change)
+        along = -along
         length = state.length if held else metric.inner(change, change)
         w = blend_weight(energy, along, length, self.safeguard)
-        changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), given, change)
+        changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), grads, change)
         seen = seen._replace(step=old.step + 1, angle=_single(angle_between(energy, w * along, w**2 * length)))
         kept = None if self.every == 1 else change
-        return back(changed), HodgeState(history, chart, fit, kept, _single(length), seen)
+        return changed, HodgeState(history, chart, fit, kept, _single(length), seen)
 
     def adjust(
         self, turn: Any, grads: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
@@ -154,11 +145,11 @@ class Treatment(NamedTuple):
         old = state.diagnostics
 
         def look() -> tuple[Tree, Diagnostics]:
-            rotated, stretched = map(self.shaped, rotate_field(field_fn, params, grads, metric))
-            given, spread = self.shaped(grads), None if gap is None else self.shaped(gap())
+            rotated, stretched = rotate_field(field_fn, params, grads, metric)
+            spread = None if gap is None else gap()
             turned = metric.inner(rotated, rotated)
             whole = turned + metric.inner(stretched, stretched)
-            energy = metric.inner(given, given)
+            energy = metric.inner(grads, grads)
             noise = old.noise if spread is None else _share(metric.inner(spread, spread), energy)
             seen = old._replace(
                 nonpotentiality=_share(turned, whole),
@@ -167,7 +158,7 @@ class Treatment(NamedTuple):
                 noise=noise,
                 energy=_single(energy),
             )
-            return jax.tree.map(lambda u, x: (self.strength * u).astype(x.dtype), rotated, given), seen
+            return jax.tree.map(lambda u, x: (self.strength * u).astype(x.dtype), rotated, grads), seen
 
         return when(turn, look, lambda: (state.change, old))
 
@@ -234,9 +225,9 @@ class Treatment(NamedTuple):
                 now = now._replace(noise=_share(spread, here.energy), clean_energy=_single(R_a @ R_b))
             step = combine_rows(ring, chart.rows, *row_coefficients(chart, change), x)
             step = step.whole if isinstance(step, Sketched) else step
-            if self.flat and not self.joins(params):
+            if self.flat:
                 step = ravel_pytree(params)[1](step)
-            return jax.tree.map(lambda u, f: u.astype(f.dtype), step, self.shaped(field)), now
+            return jax.tree.map(lambda u, f: u.astype(f.dtype), step, field), now
 
         change, seen = when(turn, look, lambda: (state.change, seen))
         return ring, chart, fit, change, seen
