@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from hpml.geometry.leaves import Leaves
 from hpml.marl.settings import Settings
 
 Tree = Any
@@ -14,8 +15,7 @@ Tree = Any
 
 def agent_norms(gradients: Tree) -> Array:
     """The length of each agent's block; agents are the first axis of every leaf."""
-    squares = [jnp.sum(leaf.reshape(leaf.shape[0], -1) ** 2, -1) for leaf in jax.tree.leaves(gradients)]
-    return jnp.sqrt(sum(squares[1:], squares[0]))
+    return jnp.sqrt(jax.vmap(lambda block: Leaves(None, None).square_and_product(block, block)[0])(gradients))
 
 
 def clip_agents(longest: float) -> optax.GradientTransformation:
