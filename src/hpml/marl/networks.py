@@ -20,6 +20,7 @@ from jaxtyping import Float, Int, UInt8
 
 from hpml.marl.env import Spec, patch_shape
 from hpml.marl.settings import Settings
+from hpml.native.pictures import available, picture_sums
 
 
 class Dense(eqx.Module):
@@ -90,6 +91,9 @@ class Sight(eqx.Module):
         total = self.vector(vector)
         if self.sprites is not None and self.picture is not None:
             read = lambda squares: jax.nn.relu(self.sprites(squares.astype(jnp.float32) / 127.5 - 1.0))  # noqa: E731
+            if isinstance(patches, Drawn) and available():
+                squares = read(patches.book)
+                return total + picture_sums(self.picture.weight, squares, patches.places) + self.picture.bias
             drawn = read(patches.book)[patches.places] if isinstance(patches, Drawn) else read(patches)
             total = total + self.picture(drawn.reshape(*drawn.shape[:-2], -1))
         return total

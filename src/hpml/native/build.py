@@ -39,7 +39,8 @@ def built(source: Path, headers: Path | None = None, version: str = "") -> str |
 def _place(compiler: list[str], source: Path, version: str = "") -> Path:
     """Where it is kept: a home may be shared by machines, and by systems, that are not alike."""
     surroundings = (compiler, FLAGS, version, platform.machine(), platform.libc_ver(), _processor())
-    recipe = hashlib.sha256(source.read_bytes() + repr(surroundings).encode()).hexdigest()
+    texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
+    recipe = hashlib.sha256(b"".join(texts) + repr(surroundings).encode()).hexdigest()
     kept = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(kept, "hpml", f"{source.stem}-{recipe[:16]}.so")
 

@@ -4,16 +4,11 @@
  * are float32, differences and sums float64. A sum is cut into blocks at the same entries every time, and the blocks are
  * added in their order: a result depends neither on the number of threads nor on who did what.
  */
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "xla/ffi/api/c_api.h"
+#include "xla.h"
 
 #define BLOCK 6144      /* entries of a vector that are read in one go; the sample's own stay near meanwhile */
-#define ALONE (1 << 17) /* entries that are not worth waking another thread for */
 #define LANES 4         /* numbers that are added side by side */
 #define WAYS 2          /* sums of each kind that do not wait for each other */
 #define LINE 16         /* entries that memory hands over together */
@@ -22,110 +17,7 @@
 typedef float Singles __attribute__((vector_size(4 * LANES)));
 typedef double Doubles __attribute__((vector_size(8 * LANES)));
 
-/* ---- Work that is shared by threads ---- */
-
-typedef struct {
-    void (*act)(void *on, int64_t task);
-    void *on;
-    int64_t tasks;
-    atomic_llong next, done;
-    atomic_int holders; /* who may still look at this; the last one to leave frees it */
-} Job;
-
-static void help(Job *job) {
-    for (int64_t task; (task = atomic_fetch_add(&job->next, 1)) < job->tasks; atomic_fetch_add(&job->done, 1))
-        job->act(job->on, task);
-}
-
-static void leave(Job *job) {
-    if (atomic_fetch_sub(&job->holders, 1) == 1)
-        free(job);
-}
-
-static void helper(void *job) {
-    help(job);
-    leave(job);
-}
-
-/* Ask XLA's threads for help. Who comes late finds nothing left to do; nobody waits for who has not begun. */
-static void call_helpers(const XLA_FFI_CallFrame *frame, Job *job) {
-    int64_t threads = 1;
-    XLA_FFI_ThreadPool_NumThreads_Args count = {XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE, 0, frame->ctx, &threads};
-    XLA_FFI_Error *error = frame->api->XLA_FFI_ThreadPool_NumThreads(&count);
-    for (int64_t i = 1; !error && i < threads && i < job->tasks; i++) {
-        atomic_fetch_add(&job->holders, 1);
-        XLA_FFI_ThreadPool_Schedule_Args one = {
-            XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE, 0, frame->ctx, helper, job};
-        error = frame->api->XLA_FFI_ThreadPool_Schedule(&one);
-        if (error)
-            leave(job);
-    }
-    if (error) { /* no threads to be had: one is enough */
-        XLA_FFI_Error_Destroy_Args gone = {XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, 0, error};
-        frame->api->XLA_FFI_Error_Destroy(&gone);
-    }
-}
-
-/* Do all tasks, alone or, where there are many `entries`, with others. */
-static void share_out(
-    const XLA_FFI_CallFrame *frame, void (*act)(void *, int64_t), void *on, int64_t tasks, int64_t entries) {
-    Job *job = entries > ALONE ? calloc(1, sizeof *job) : 0;
-    if (!job) {
-        for (int64_t task = 0; task < tasks; task++)
-            act(on, task);
-        return;
-    }
-    job->act = act, job->on = on, job->tasks = tasks;
-    atomic_init(&job->holders, 1);
-    call_helpers(frame, job);
-    help(job);
-    while (atomic_load(&job->done) < tasks)
-        sched_yield(); /* somebody is in the middle of a task */
-    leave(job);
-}
-
-/* ---- What XLA hands over ---- */
-
-static XLA_FFI_Error *refuse(const XLA_FFI_CallFrame *frame, XLA_FFI_Error_Code code, const char *why) {
-    XLA_FFI_Error_Create_Args args = {XLA_FFI_Error_Create_Args_STRUCT_SIZE, 0, why, code};
-    return frame->api->XLA_FFI_Error_Create(&args);
-}
-
-static XLA_FFI_Error *no_memory(const XLA_FFI_CallFrame *frame) {
-    return refuse(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "out of memory for inner products");
-}
-
-/* Whether this is no call: XLA asks first which version of its interface a function was written for. */
-static int is_question(XLA_FFI_CallFrame *frame) {
-    if (!frame->extension_start || frame->extension_start->type != XLA_FFI_Extension_Metadata)
-        return 0;
-    XLA_FFI_Metadata *about = ((XLA_FFI_Metadata_Extension *)frame->extension_start)->metadata;
-    about->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
-    about->api_version.extension_start = 0;
-    about->api_version.major_version = XLA_FFI_API_MAJOR;
-    about->api_version.minor_version = XLA_FFI_API_MINOR;
-    about->traits = 0;
-    about->state_type_id.type_id = 0;
-    return 1;
-}
-
-static const XLA_FFI_Buffer *given(const XLA_FFI_CallFrame *frame, int64_t i) { return frame->args.args[i]; }
-
-static XLA_FFI_Buffer *wanted(const XLA_FFI_CallFrame *frame, int64_t i) { return frame->rets.rets[i]; }
-
-static int64_t count_of(const XLA_FFI_Buffer *buffer) {
-    int64_t count = 1;
-    for (int64_t i = 0; i < buffer->rank; i++)
-        count *= buffer->dims[i];
-    return count;
-}
-
-static int all_single(const XLA_FFI_CallFrame *frame) {
-    for (int64_t i = 0; i < frame->args.size; i++)
-        if (given(frame, i)->dtype != XLA_FFI_DataType_F32)
-            return 0;
-    return 1;
-}
+/* ---- Blocks of entries ---- */
 
 static int64_t blocks_of(int64_t width) { return (width + BLOCK - 1) / BLOCK; }
 
@@ -246,7 +138,7 @@ static void one_task(void *on, int64_t task) {
 XLA_FFI_Error *row_products(XLA_FFI_CallFrame *frame) {
     if (is_question(frame))
         return 0;
-    if (frame->args.size != 6 || frame->rets.size != 2 || !all_single(frame) || given(frame, 0)->rank < 2)
+    if (frame->args.size != 6 || frame->rets.size != 2 || !all_are(frame, 0, frame->args.size, XLA_FFI_DataType_F32) || given(frame, 0)->rank < 2)
         return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "row_products takes six arrays of float32");
     const XLA_FFI_Buffer *X = given(frame, 0), *g = given(frame, 4), *w = given(frame, 5);
     int64_t rows = X->dims[X->rank - 2], width = X->dims[X->rank - 1], blocks = blocks_of(width);
@@ -307,7 +199,7 @@ static void one_piece(void *on, int64_t task) {
 XLA_FFI_Error *tree_products(XLA_FFI_CallFrame *frame) {
     if (is_question(frame))
         return 0;
-    if (frame->args.size % 2 || frame->rets.size != 2 || !all_single(frame))
+    if (frame->args.size % 2 || frame->rets.size != 2 || !all_are(frame, 0, frame->args.size, XLA_FFI_DataType_F32))
         return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "tree_products takes two trees of float32");
     Trees trees = {frame, frame->args.size / 2, count_of(wanted(frame, 0)), 0, 0};
     int64_t entries = 0;

@@ -4,39 +4,25 @@ XLA's CPU backend does not form several sums of one reading: it reads once for e
 memory and reads that again. So these are calls into C from inside its programs. Terms and sums are float64.
 """
 
-import ctypes
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
 from jaxtyping import Float
 
-from hpml.native.build import built
+from hpml.native.xla import callable_from_xla
 
 SOURCE = Path(__file__).with_name("products.c")
-ROWS, TREES = "hpml_row_products", "hpml_tree_products"
 KINDS = 6
 
 Array = jax.Array | np.ndarray
 
 
-@cache
 def available() -> bool:
-    """Whether programs for the CPU can call it: XLA then knows where it is."""
-    try:
-        path = built(SOURCE, Path(jax.ffi.include_dir()), jaxlib.__version__)
-        if path is None:
-            return False
-        library = ctypes.CDLL(path)
-        for target, function in ((ROWS, library.row_products), (TREES, library.tree_products)):
-            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
-    except Exception:  # an interface of another time: there is another way
-        return False
-    return True
+    """Whether programs for the CPU can call it."""
+    return callable_from_xla(SOURCE, "row_products", "tree_products")
 
 
 def row_sums(
@@ -54,7 +40,7 @@ def row_sums(
     none = jnp.zeros(0, jnp.float32)
     with jax.enable_x64(True):
         out = (jax.ShapeDtypeStruct((KINDS, X.shape[0]), jnp.float64), jax.ShapeDtypeStruct((), jnp.float64))
-        call = jax.ffi.ffi_call(ROWS, out, vmap_method="broadcast_all")
+        call = jax.ffi.ffi_call("hpml_row_products", out, vmap_method="broadcast_all")
         return call(X, F, x, f, none if g is None else g, none if w is None else w)
 
 
@@ -63,4 +49,4 @@ def tree_sums(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """|u|^2 and <u, v> of two trees' leaves, float32. Only where `available`, on the CPU."""
     out = jax.ShapeDtypeStruct((), jnp.float32)
-    return jax.ffi.ffi_call(TREES, (out, out), vmap_method="broadcast_all")(*left, *right)
+    return jax.ffi.ffi_call("hpml_tree_products", (out, out), vmap_method="broadcast_all")(*left, *right)
