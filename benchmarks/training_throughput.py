@@ -1,16 +1,17 @@
 """Training throughput on real Melting Pot: MAPPO with the paper's settings, 2 environments, 4 passes over each batch.
 
-    python benchmarks/training_throughput.py [--substrates bos_repeated clean_up] [--updates 30]
-        [--environments 2] [--seeds 1] [--rollout 128] [--minibatch 4096] [--peer PYTHON]
+    python benchmarks/training_throughput.py [--substrates bos_repeated clean_up] [--updates 100]
+        [--rounds 1] [--environments 2] [--seeds 1] [--rollout 128] [--minibatch 4096] [--peer PYTHON]
 
 Steps a second are environment steps of all seeds, the mean over `--updates` after `--warm` others, in which
 everything is compiled and a whole episode is played. The floor is counted: the multiplications and additions of every
 layer, forwards and backwards, for every square of every picture, at the rate of a large matrix product of the same run.
-The learner reads each different square once and looks the others up, so there is a second, higher floor, of the layers
-behind the squares alone.
+The learner does less: it reads each different square once, and works out once what each different pair of place and
+square adds to the first layer. So it may be faster than the floor.
 `--peer` names the Python of an environment that has BenchMARL 1.5.2 (with torchrl
 0.11.1, tensordict 0.11.0 and Melting Pot); it then trains MAPPO with the same layers, environments and passes in the
-same run. On a GPU two groups of seeds take turns, one at play while the other learns, and the times of both overlap;
+same run. The two take turns `--rounds` times, and medians over the rounds are shown: a shared machine is slow for
+minutes. On a GPU two groups of seeds take turns, one at play while the other learns, and the times of both overlap;
 `--bare` measures the engine alone on all cores, episodes rebuilt, nothing learnt: with our level, which is quicker to
 build, and as shipped.
 """
@@ -50,11 +51,11 @@ def matrix_rate(size: int = 2048, repeats: int = 9) -> float:
     return 2 * size**3 / float(np.median(times))
 
 
-def operations(spec: Spec, settings: Settings, looked_up: bool = False) -> float:
+def operations(spec: Spec, settings: Settings) -> float:
     """Counted operations of one environment step: acting, judging, and all passes of actors and critics."""
     cells, pixels = patch_shape(spec)
     H, K = settings.hidden, settings.sprites
-    first = 0 if looked_up else 2 * cells * pixels * K
+    first = 2 * cells * pixels * K
     later = 2 * (cells * K * H + spec.vector * H + H * H)
     actor, critic = later + 2 * H * spec.actions, later + 2 * H
     forward = 2 * first + actor + critic
@@ -63,32 +64,26 @@ def operations(spec: Spec, settings: Settings, looked_up: bool = False) -> float
     return spec.agents * (first + actor + first + critic + settings.passes * (forward + backward))
 
 
-def ours(name: str, updates: int, options: argparse.Namespace) -> dict:
-    """Median seconds of collecting and of learning."""
+def open_course(name: str, options: argparse.Namespace) -> Any:
+    """Training with the paper's settings, begun."""
     settings = Settings(environments=options.environments, rollout=options.rollout, minibatch=options.minibatch)
     config = complete(
         TrainConfig(env=name, seeds=options.seeds, settings=settings, measure=False, workers=options.workers)
     )
-    course = plan(config)()
-    try:
-        course.advance(options.warm)
-        rows = []
-        start = time.perf_counter()
-        for _ in range(updates):
-            rows.append(course.advance(1).rows[0][0])
-        whole = (time.perf_counter() - start) / updates
-    finally:
-        course.close()
-    spec = course.spec
-    steps = settings.rollout * settings.environments * options.seeds
+    return plan(config)()
+
+
+def ours(course: Any, updates: int) -> dict[str, float]:
+    """Steps a second, and median seconds of collecting and of learning."""
+    rows = []
+    start = time.perf_counter()
+    for _ in range(updates):
+        rows.append(course.advance(1).rows[0][0])
+    whole = (time.perf_counter() - start) / updates
+    settings = course.trainer.settings
+    steps = settings.rollout * settings.environments * len(course.seeds)
     part = lambda key: float(np.median([row[key] for row in rows]))  # noqa: E731
-    return {
-        "steps": steps / whole,
-        "collect": part("seconds/collect"),
-        "learn": part("seconds/learn"),
-        "floor": operations(spec, settings),
-        "looked_up": operations(spec, settings, looked_up=True),
-    }
+    return {"steps": steps / whole, "collect": part("seconds/collect"), "learn": part("seconds/learn")}
 
 
 def alone(name: str, as_shipped: bool) -> float:
@@ -125,8 +120,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--substrates", nargs="+", default=["bos_repeated", "clean_up"])
     for option, default in (
-        ("updates", 30),
+        ("updates", 100),
         ("warm", 10),
+        ("rounds", 1),
         ("environments", 2),
         ("seeds", 1),
         ("rollout", 128),
@@ -139,23 +135,36 @@ def main() -> None:
     parser.add_argument("--bare", action="store_true", help="measure the engine alone on all cores")
     options = parser.parse_args()
     keep_memory()  # as `hpml train` does
-    rate = matrix_rate()
     cores = len(os.sched_getaffinity(0))
-    print(f"{jax.devices()[0].device_kind}, {cores} cores, {jnp.dtype(jnp.float32)}: {rate / 1e9:.0f} GFLOP/s")
+    print(f"{jax.devices()[0].device_kind}, {cores} cores, {jnp.dtype(jnp.float32)}")
     for name in options.substrates:
-        found = ours(name, options.updates, options)
-        line = f"{name}: {found['steps']:.0f} steps/s (collect {found['collect']:.3f} s, learn {found['learn']:.3f} s)"
-        line += (
-            f", counted floor {rate / found['floor']:.0f} steps/s, share {found['steps'] * found['floor'] / rate:.2f}"
-            f" ({found['steps'] * found['looked_up'] / rate:.2f} of the floor with squares looked up)"
+        course = open_course(name, options)
+        rounds: list[dict[str, float]] = []
+        try:
+            course.advance(options.warm)
+            for _ in range(options.rounds):
+                found = ours(course, options.updates) | {"rate": matrix_rate()}
+                found["floor"] = found["rate"] / operations(course.spec, course.trainer.settings)
+                found["share"] = found["steps"] / found["floor"]
+                if options.peer:
+                    found["peer"] = peer(options.peer, name, options.peer_updates)
+                    found["times"] = found["steps"] / found["peer"]
+                rounds.append(found)
+        finally:
+            course.close()
+        of = {key: float(np.median([found[key] for found in rounds])) for key in rounds[0]}
+        line = (
+            f"{name}: {of['steps']:.0f} steps/s (collect {of['collect']:.3f} s, learn {of['learn']:.3f} s), counted "
+            f"floor {of['floor']:.0f} steps/s at {of['rate'] / 1e9:.0f} GFLOP/s, share {of['share']:.2f}"
         )
         if options.bare:
             for label, as_shipped in (("engine alone", False), ("as shipped", True)):
                 engines = bare_engines(name, options.workers or cores, as_shipped)
-                line += f", {label} {engines:.0f} steps/s, share {found['steps'] / engines:.2f}"
+                line += f", {label} {engines:.0f} steps/s, share {of['steps'] / engines:.2f}"
         if options.peer:
-            frames = peer(options.peer, name, options.peer_updates)
-            line += f", BenchMARL {frames:.1f} frames/s, {found['steps'] / frames:.0f} times"
+            times = sorted(found["times"] for found in rounds)
+            between = f" ({times[0]:.0f} to {times[-1]:.0f})" if len(times) > 1 else ""
+            line += f", BenchMARL {of['peer']:.1f} frames/s, {of['times']:.0f} times{between}"
         print(line, flush=True)
 
 

@@ -19,9 +19,9 @@ typedef struct {
 } Shape;
 
 typedef struct {
-    int64_t count;
-    int32_t *place, *square; /* of every pair */
-    int32_t *of;             /* (pictures, places): the pair that is seen there */
+    int64_t *starts; /* (places + 1): the first pair of every place */
+    int32_t *square; /* of every pair */
+    int32_t *of;     /* (pictures, places): the pair that is seen there */
 } Pairs;
 
 typedef struct {
@@ -36,54 +36,75 @@ typedef struct {
 } Layer;
 
 static void forget(Pairs *pairs) {
+    free(pairs->starts);
+    free(pairs->square);
     free(pairs->of);
-    free(pairs->place);
 }
 
-/* Number the different pairs in the order in which they are met; 0 where there is no memory. */
+/* Number the different pairs, place after place; 0 where there is no memory. */
 static int find_pairs(const Shape *s, const int32_t *seen, Pairs *pairs) {
-    int64_t all = s->pictures * s->places, most = s->places * s->squares;
-    most = all < most ? all : most;
-    int32_t *known = calloc(s->places * s->squares + 1, sizeof *known);
+    int64_t all = s->pictures * s->places, count = 0;
+    int32_t *known = malloc(sizeof(int32_t) * (s->squares + 1)); /* the last pair of a square, in whatever place */
+    pairs->starts = malloc(sizeof(int64_t) * (s->places + 1));
+    pairs->square = malloc(sizeof(int32_t) * (all + 1));
     pairs->of = malloc(sizeof(int32_t) * (all + 1));
-    pairs->place = malloc(2 * sizeof(int32_t) * (most + 1));
-    pairs->square = pairs->place + most;
-    pairs->count = 0;
-    if (!known || !pairs->of || !pairs->place) {
+    if (!known || !pairs->starts || !pairs->square || !pairs->of) {
         free(known);
         forget(pairs);
         return 0;
     }
-    for (int64_t picture = 0; picture < s->pictures; picture++)
-        for (int64_t place = 0; place < s->places; place++) {
-            int64_t square = seen[picture * s->places + place];
+    memset(known, -1, sizeof(int32_t) * (s->squares + 1));
+    for (int64_t place = 0; place < s->places; place++) {
+        pairs->starts[place] = count;
+        for (int64_t i = place; i < all; i += s->places) {
+            int64_t square = seen[i];
             square = square < 0 ? 0 : square < s->squares ? square : s->squares - 1; /* as XLA does it */
-            int32_t *number = known + place * s->squares + square;
-            if (!*number) {
-                pairs->place[pairs->count] = (int32_t)place, pairs->square[pairs->count] = (int32_t)square;
-                *number = (int32_t)++pairs->count;
+            if (known[square] < pairs->starts[place]) {
+                pairs->square[count] = (int32_t)square;
+                known[square] = (int32_t)count++;
             }
-            pairs->of[picture * s->places + place] = *number - 1;
+            pairs->of[i] = known[square];
         }
+    }
+    pairs->starts[s->places] = count;
     free(known);
     return 1;
 }
 
-static inline float dot(const float *u, const float *v, int64_t count) {
+/* The weights of one place, (hidden, features) among others, as (features, hidden); and the other way round. */
+static void turn(const float *weights, int64_t apart, const Shape *s, float *turned) {
+    for (int64_t h = 0; h < s->hidden; h++)
+        for (int64_t k = 0; k < s->features; k++)
+            turned[k * s->hidden + h] = weights[h * apart + k];
+}
+
+static void turn_back(const float *turned, const Shape *s, int64_t apart, float *weights) {
+    for (int64_t h = 0; h < s->hidden; h++)
+        for (int64_t k = 0; k < s->features; k++)
+            weights[h * apart + k] = turned[k * s->hidden + h];
+}
+
+static inline float dot(const float *restrict u, const float *restrict v, int64_t count) {
     float sum = 0.0f;
-    Lane lanes = {0};
+    Lane lanes[2] = {0};
     int64_t k = 0;
-    for (; k + LANES <= count; k += LANES) {
-        Lane a, b;
-        memcpy(&a, u + k, sizeof a);
-        memcpy(&b, v + k, sizeof b);
-        lanes += a * b;
-    }
+    for (; k + 2 * LANES <= count; k += 2 * LANES)
+        for (int way = 0; way < 2; way++) {
+            Lane a, b;
+            memcpy(&a, u + k + way * LANES, sizeof a);
+            memcpy(&b, v + k + way * LANES, sizeof b);
+            lanes[way] += a * b;
+        }
     for (int i = 0; i < LANES; i++)
-        sum += lanes[i];
+        sum += lanes[0][i] + lanes[1][i];
     for (; k < count; k++)
         sum += u[k] * v[k];
     return sum;
+}
+
+static inline void add(float *restrict to, float factor, const float *restrict from, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        to[i] += factor * from[i];
 }
 
 /* out = the sum of these rows of a table, (.., hidden). */
@@ -108,28 +129,56 @@ static void add_up(const float *table, const int32_t *rows, int64_t count, int64
     }
 }
 
+/* sums[row] += the slopes of every picture that has it in a place. Mostly it is the row of the picture before. */
+static void gather(const float *slopes, const int32_t *rows, int64_t apart, int64_t first, int64_t pictures,
+                   int64_t hidden, float *sums) {
+    int64_t h = 0;
+    for (; h + WIDE * LANES <= hidden; h += WIDE * LANES) {
+        Lane run[WIDE];
+        for (int64_t i = 0; i < pictures;) {
+            int32_t row = rows[i * apart];
+            float *sum = sums + (row - first) * hidden + h;
+            memcpy(run, sum, sizeof run);
+            do {
+                for (int j = 0; j < WIDE; j++) {
+                    Lane some;
+                    memcpy(&some, slopes + i * hidden + h + j * LANES, sizeof some);
+                    run[j] += some;
+                }
+            } while (++i < pictures && rows[i * apart] == row);
+            memcpy(sum, run, sizeof run);
+        }
+    }
+    for (; h < hidden; h++)
+        for (int64_t i = 0; i < pictures; i++)
+            sums[(rows[i * apart] - first) * hidden + h] += slopes[i * hidden + h];
+}
+
 static void forwards(void *on, int64_t lane) {
     Layer *layer = on;
     const Shape *s = &layer->shape;
-    int64_t inputs = s->places * s->features;
-    const float *weights = layer->weights + lane * s->hidden * inputs;
-    const float *squares = layer->squares + lane * s->squares * s->features;
+    int64_t inputs = s->places * s->features, hidden = s->hidden, features = s->features;
+    const float *weights = layer->weights + lane * hidden * inputs;
+    const float *squares = layer->squares + lane * s->squares * features;
     Pairs pairs;
     if (!find_pairs(s, layer->places + lane * s->pictures * s->places, &pairs)) {
         atomic_store(&layer->failed, 1);
         return;
     }
-    float *sums = malloc(sizeof(float) * (pairs.count * s->hidden + 1));
-    if (sums) {
-        for (int64_t p = 0; p < pairs.count; p++)
-            for (int64_t h = 0; h < s->hidden; h++)
-                sums[p * s->hidden + h] = dot(weights + h * inputs + pairs.place[p] * s->features,
-                                              squares + pairs.square[p] * s->features, s->features);
+    float *turned = malloc(sizeof(float) * (features * hidden + 1));
+    float *sums = calloc(pairs.starts[s->places] * hidden + 1, sizeof(float));
+    if (turned && sums) {
+        for (int64_t place = 0; place < s->places; place++) {
+            turn(weights + place * features, inputs, s, turned);
+            for (int64_t p = pairs.starts[place]; p < pairs.starts[place + 1]; p++)
+                for (int64_t k = 0; k < features; k++)
+                    add(sums + p * hidden, squares[pairs.square[p] * features + k], turned + k * hidden, hidden);
+        }
         for (int64_t i = 0; i < s->pictures; i++)
-            add_up(sums, pairs.of + i * s->places, s->places, s->hidden,
-                   layer->out + (lane * s->pictures + i) * s->hidden);
+            add_up(sums, pairs.of + i * s->places, s->places, hidden, layer->out + (lane * s->pictures + i) * hidden);
     } else
         atomic_store(&layer->failed, 1);
+    free(turned);
     free(sums);
     forget(&pairs);
 }
@@ -137,41 +186,44 @@ static void forwards(void *on, int64_t lane) {
 static void backwards(void *on, int64_t lane) {
     Layer *layer = on;
     const Shape *s = &layer->shape;
-    int64_t inputs = s->places * s->features, features = s->features;
-    const float *weights = layer->weights + lane * s->hidden * inputs;
+    int64_t inputs = s->places * s->features, hidden = s->hidden, features = s->features, most = 0;
+    const float *weights = layer->weights + lane * hidden * inputs;
     const float *squares = layer->squares + lane * s->squares * features;
-    float *to_weights = layer->to_weights + lane * s->hidden * inputs;
+    const float *slopes = layer->slopes + lane * s->pictures * hidden;
+    float *to_weights = layer->to_weights + lane * hidden * inputs;
     float *to_squares = layer->to_squares + lane * s->squares * features;
-    memset(to_weights, 0, sizeof(float) * s->hidden * inputs);
     memset(to_squares, 0, sizeof(float) * s->squares * features);
     Pairs pairs;
     if (!find_pairs(s, layer->places + lane * s->pictures * s->places, &pairs)) {
         atomic_store(&layer->failed, 1);
         return;
     }
-    float *sums = calloc(pairs.count * s->hidden + 1, sizeof(float));
-    if (sums) {
-        for (int64_t i = 0; i < s->pictures; i++) {
-            const float *slope = layer->slopes + (lane * s->pictures + i) * s->hidden;
-            for (int64_t place = 0; place < s->places; place++) {
-                float *sum = sums + pairs.of[i * s->places + place] * s->hidden;
-                for (int64_t h = 0; h < s->hidden; h++)
-                    sum[h] += slope[h];
-            }
-        }
-        for (int64_t p = 0; p < pairs.count; p++) {
-            const float *sum = sums + p * s->hidden, *square = squares + pairs.square[p] * features;
-            float *to_square = to_squares + pairs.square[p] * features;
-            for (int64_t h = 0; h < s->hidden; h++) {
-                int64_t at = h * inputs + pairs.place[p] * features;
+    for (int64_t place = 0; place < s->places; place++) {
+        int64_t count = pairs.starts[place + 1] - pairs.starts[place];
+        most = count > most ? count : most;
+    }
+    float *turned = malloc(sizeof(float) * (2 * features * hidden + 1)), *to_turned = turned + features * hidden;
+    float *sums = malloc(sizeof(float) * (most * hidden + 1));
+    if (turned && sums) {
+        for (int64_t place = 0; place < s->places; place++) {
+            int64_t first = pairs.starts[place], count = pairs.starts[place + 1] - first;
+            turn(weights + place * features, inputs, s, turned);
+            memset(to_turned, 0, sizeof(float) * features * hidden);
+            memset(sums, 0, sizeof(float) * count * hidden);
+            gather(slopes, pairs.of + place, s->places, first, s->pictures, hidden, sums);
+            for (int64_t p = 0; p < count; p++) {
+                const float *sum = sums + p * hidden;
+                int64_t square = pairs.square[first + p] * features;
                 for (int64_t k = 0; k < features; k++) {
-                    to_weights[at + k] += sum[h] * square[k];
-                    to_square[k] += sum[h] * weights[at + k];
+                    add(to_turned + k * hidden, squares[square + k], sum, hidden);
+                    to_squares[square + k] += dot(sum, turned + k * hidden, hidden);
                 }
             }
+            turn_back(to_turned, s, inputs, to_weights + place * features);
         }
     } else
         atomic_store(&layer->failed, 1);
+    free(turned);
     free(sums);
     forget(&pairs);
 }
