@@ -10,11 +10,11 @@ from hpml.marl.collect.native import NativePlayer
 from hpml.marl.collect.player import Player, Turn, log_probs
 from hpml.marl.collect.worker import policies
 from hpml.marl.env import Observation, Spec
-from hpml.native.play import library
 from hpml.marl.networks import init_actors
 from hpml.marl.policy import allowed
 from hpml.marl.rollout import see
 from hpml.marl.settings import Settings
+from hpml.native.play import library
 
 AGENTS, ACTIONS = 3, 5
 SEEING = {

@@ -19,9 +19,9 @@ from hpml.marl.collect.pool import STUBBORN, Pool
 from hpml.marl.collect.wire import episode_seed
 from hpml.marl.engine import package
 from hpml.marl.env import Observation
-from hpml.native.play import library
 from hpml.marl.networks import init_actors
 from hpml.marl.settings import Settings
+from hpml.native.play import library
 
 SEEDS, ENVIRONMENTS, STEPS = (3, 11), 3, 9
 needs_engine = pytest.mark.skipif(bool(package.missing()), reason="no engine for this platform")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpml.native.products import available, row_sums
+from hpml.native.products import available, row_sums, tree_sums
 
 pytestmark = pytest.mark.skipif(not available(), reason="this machine has no C compiler")
 
@@ -116,3 +116,25 @@ def test_a_sum_that_is_not_finite_says_so():
     sums = np.asarray(row_sums(X, F, x, f, g, w)[0])
     assert np.isnan(sums[[1, 3, 5], 1]).all()
     assert np.isfinite(sums[:, [0, 2]]).all()
+
+
+@given(
+    sizes=st.lists(st.sampled_from([1, 7, 8, 9, 6143, 6144, 20_000]), min_size=1, max_size=4), seed=st.integers(0, 9)
+)
+@settings(max_examples=30, deadline=None)
+def test_squares_and_products_of_trees(sizes, seed):
+    rng = np.random.default_rng(seed)
+    left, right = ([rng.standard_normal(size).astype(np.float32) for size in sizes] for _ in range(2))
+    square, product = tree_sums(left, right)
+    u, v = (np.concatenate(tree).astype(np.float64) for tree in (left, right))
+    assert float(square) == pytest.approx(u @ u, rel=1e-7)
+    assert float(product) == pytest.approx(u @ v, rel=1e-7, abs=1e-7 * np.sqrt(u @ u))
+
+
+def test_squares_of_every_lane_of_a_tree():
+    rng = np.random.default_rng(1)
+    left, right = ([rng.standard_normal((3, *shape)).astype(np.float32) for shape in ((5, 4), (9000,))] for _ in "ab")
+    square, product = jax.jit(jax.vmap(tree_sums))(left, right)
+    u, v = (np.concatenate([x.reshape(3, -1) for x in tree], 1).astype(np.float64) for tree in (left, right))
+    np.testing.assert_allclose(square, (u * u).sum(1), rtol=1e-6)
+    np.testing.assert_allclose(product, (u * v).sum(1), rtol=1e-5, atol=1e-4)

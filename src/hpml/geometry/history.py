@@ -211,17 +211,24 @@ def products_with(history: History, params: Tree, field: Tree, metric: Leaves, g
 
 def _products_in_c(history: History, params: Tree, field: Tree, metric: Leaves, gap: Tree) -> Products:
     """From one reading of both buffers, every term in float64."""
-    trees = (history.points, history.field, params, field, history.points if gap is None else gap)
+    buffers = zip(jax.tree.leaves(history.points), jax.tree.leaves(history.field), strict=True)
+    beside = [
+        [jnp.asarray(leaf, jnp.float32).reshape(-1) for leaf in jax.tree.leaves(tree)] for tree in (params, field, gap)
+    ]
     sums: Any = 0.0
     energy: Any = 0.0
-    for i, (X, F, x, f, g) in enumerate(zip(*(jax.tree.leaves(tree) for tree in trees), strict=True)):
-        x, f, g = (None if v is X else jnp.asarray(v, X.dtype).reshape(-1) for v in (x, f, g))
+    for i, (X, F) in enumerate(buffers):
+        x, f, g = (leaves[i] if leaves else None for leaves in beside)
+        assert x is not None
+        assert f is not None
         more, length = row_sums(X.reshape(len(X), -1), F.reshape(len(F), -1), x, f, g, metric.weight(i, X.dtype))
         with jax.enable_x64(True):
             sums, energy = sums + more, energy + length
     with jax.enable_x64(True):
-        parts = [jnp.where(history.times >= 0, part, 0.0) for part in (sums if gap is not None else sums[:4])]
-        return Products(*parts[:4], energy, *parts[4:])
+        distance, toward, back, gram, gap_back, gap_gram = jnp.where(history.times >= 0, sums, 0.0)
+        if gap is None:
+            return Products(distance, toward, back, gram, energy)
+        return Products(distance, toward, back, gram, energy, gap_back, gap_gram)
 
 
 def _products_in_xla(history: History, params: Tree, field: Tree, metric: Leaves, gap: Tree) -> Products:

@@ -26,14 +26,27 @@ typedef struct {
 
 typedef struct {
     Shape shape;
-    const float *weights;  /* (lanes, hidden, places * features) */
-    const float *squares;  /* (lanes, squares, features) */
-    const float *slopes;   /* (lanes, pictures, hidden): backwards only */
-    const int32_t *places; /* (lanes, pictures, places) */
-    float *out;            /* (lanes, pictures, hidden): forwards only */
-    float *to_weights, *to_squares;
+    /* Axes before the last two are lanes; an array that all lanes of an axis share has the length 1 there. */
+    const XLA_FFI_Buffer *slopes;  /* (.., pictures, hidden): backwards only */
+    const XLA_FFI_Buffer *weights; /* (.., hidden, places * features) */
+    const XLA_FFI_Buffer *squares; /* (.., squares, features) */
+    const XLA_FFI_Buffer *places;  /* (.., pictures, places) */
+    XLA_FFI_Buffer *out;           /* the layer, or the slopes of weights */
+    XLA_FFI_Buffer *to_squares;    /* the slopes of squares: backwards only */
     atomic_int failed;
 } Layer;
+
+/* Where the part of a lane begins in an array; `out` has every lane. */
+static void *part_of(const Layer *layer, const XLA_FFI_Buffer *array, int64_t lane) {
+    int64_t at = 0, stride = array->dims[array->rank - 1] * array->dims[array->rank - 2];
+    for (int64_t axis = array->rank - 3; axis >= 0; axis--) {
+        int64_t length = layer->out->dims[axis];
+        at += array->dims[axis] == 1 ? 0 : lane % length * stride;
+        stride *= array->dims[axis];
+        lane /= length;
+    }
+    return (char *)array->data + 4 * at;
+}
 
 static void forget(Pairs *pairs) {
     free(pairs->starts);
@@ -71,40 +84,86 @@ static int find_pairs(const Shape *s, const int32_t *seen, Pairs *pairs) {
     return 1;
 }
 
-/* The weights of one place, (hidden, features) among others, as (features, hidden); and the other way round. */
+/* The weights of one place, (hidden, features) in rows `apart`, as (features, hidden). */
 static void turn(const float *weights, int64_t apart, const Shape *s, float *turned) {
     for (int64_t h = 0; h < s->hidden; h++)
         for (int64_t k = 0; k < s->features; k++)
             turned[k * s->hidden + h] = weights[h * apart + k];
 }
 
-static void turn_back(const float *turned, const Shape *s, int64_t apart, float *weights) {
-    for (int64_t h = 0; h < s->hidden; h++)
+static inline __attribute__((always_inline)) Lane fetch(const float *from) {
+    Lane some;
+    memcpy(&some, from, sizeof some);
+    return some;
+}
+
+/* out (hidden) = the square's features times the turned weights of its place, (features, hidden). */
+static void work_out(const float *restrict square, const float *restrict turned, const Shape *s, float *restrict out) {
+    int64_t h = 0;
+    for (; h + WIDE * LANES <= s->hidden; h += WIDE * LANES) {
+        Lane sums[WIDE] = {0};
         for (int64_t k = 0; k < s->features; k++)
-            weights[h * apart + k] = turned[k * s->hidden + h];
+            for (int j = 0; j < WIDE; j++)
+                sums[j] += square[k] * fetch(turned + k * s->hidden + h + j * LANES);
+        memcpy(out + h, sums, sizeof sums);
+    }
+    for (; h < s->hidden; h++) {
+        out[h] = 0.0f;
+        for (int64_t k = 0; k < s->features; k++)
+            out[h] += square[k] * turned[k * s->hidden + h];
+    }
 }
 
-static inline float dot(const float *restrict u, const float *restrict v, int64_t count) {
-    float sum = 0.0f;
-    Lane lanes[2] = {0};
+/* to (features) += sums (hidden) times the weights of a place, whose rows of features lie `apart`. */
+static void send_to_square(
+    const float *restrict sums, const float *restrict weights, int64_t apart, const Shape *s, float *restrict to) {
     int64_t k = 0;
-    for (; k + 2 * LANES <= count; k += 2 * LANES)
-        for (int way = 0; way < 2; way++) {
-            Lane a, b;
-            memcpy(&a, u + k + way * LANES, sizeof a);
-            memcpy(&b, v + k + way * LANES, sizeof b);
-            lanes[way] += a * b;
-        }
-    for (int i = 0; i < LANES; i++)
-        sum += lanes[0][i] + lanes[1][i];
-    for (; k < count; k++)
-        sum += u[k] * v[k];
-    return sum;
+    for (; k + LANES <= s->features; k += LANES) {
+        Lane ways[4] = {0}, whole = fetch(to + k);
+        int64_t h = 0;
+        for (; h + 4 <= s->hidden; h += 4)
+            for (int way = 0; way < 4; way++)
+                ways[way] += sums[h + way] * fetch(weights + (h + way) * apart + k);
+        for (; h < s->hidden; h++)
+            ways[0] += sums[h] * fetch(weights + h * apart + k);
+        whole += (ways[0] + ways[1]) + (ways[2] + ways[3]);
+        memcpy(to + k, &whole, sizeof whole);
+    }
+    for (; k < s->features; k++)
+        for (int64_t h = 0; h < s->hidden; h++)
+            to[k] += sums[h] * weights[h * apart + k];
 }
 
-static inline void add(float *restrict to, float factor, const float *restrict from, int64_t count) {
-    for (int64_t i = 0; i < count; i++)
-        to[i] += factor * from[i];
+/* to (hidden, features), rows `apart` = the sums (pairs, hidden) of a place times the features of their squares. */
+static void send_to_weights(const float *restrict sums, const float *restrict squares, const int32_t *pairs,
+                            int64_t count, int64_t apart, const Shape *s, float *restrict to) {
+    int64_t k = 0;
+    for (; k + LANES <= s->features; k += LANES) {
+        int64_t h = 0;
+        for (; h + WIDE <= s->hidden; h += WIDE) {
+            Lane rows[WIDE] = {0};
+            for (int64_t p = 0; p < count; p++) {
+                Lane square = fetch(squares + pairs[p] * s->features + k);
+                for (int j = 0; j < WIDE; j++)
+                    rows[j] += sums[p * s->hidden + h + j] * square;
+            }
+            for (int j = 0; j < WIDE; j++)
+                memcpy(to + (h + j) * apart + k, rows + j, sizeof rows[j]);
+        }
+        for (; h < s->hidden; h++) {
+            Lane row = {0};
+            for (int64_t p = 0; p < count; p++)
+                row += sums[p * s->hidden + h] * fetch(squares + pairs[p] * s->features + k);
+            memcpy(to + h * apart + k, &row, sizeof row);
+        }
+    }
+    for (; k < s->features; k++)
+        for (int64_t h = 0; h < s->hidden; h++) {
+            float sum = 0.0f;
+            for (int64_t p = 0; p < count; p++)
+                sum += sums[p * s->hidden + h] * squares[pairs[p] * s->features + k];
+            to[h * apart + k] = sum;
+        }
 }
 
 /* out = the sum of these rows of a table, (.., hidden). */
@@ -114,11 +173,8 @@ static void add_up(const float *table, const int32_t *rows, int64_t count, int64
         Lane sums[WIDE] = {0};
         for (int64_t i = 0; i < count; i++) {
             const float *row = table + rows[i] * hidden + h;
-            for (int j = 0; j < WIDE; j++) {
-                Lane some;
-                memcpy(&some, row + j * LANES, sizeof some);
-                sums[j] += some;
-            }
+            for (int j = 0; j < WIDE; j++)
+                sums[j] += fetch(row + j * LANES);
         }
         memcpy(out + h, sums, sizeof sums);
     }
@@ -140,11 +196,8 @@ static void gather(const float *slopes, const int32_t *rows, int64_t apart, int6
             float *sum = sums + (row - first) * hidden + h;
             memcpy(run, sum, sizeof run);
             do {
-                for (int j = 0; j < WIDE; j++) {
-                    Lane some;
-                    memcpy(&some, slopes + i * hidden + h + j * LANES, sizeof some);
-                    run[j] += some;
-                }
+                for (int j = 0; j < WIDE; j++)
+                    run[j] += fetch(slopes + i * hidden + h + j * LANES);
             } while (++i < pictures && rows[i * apart] == row);
             memcpy(sum, run, sizeof run);
         }
@@ -157,25 +210,23 @@ static void gather(const float *slopes, const int32_t *rows, int64_t apart, int6
 static void forwards(void *on, int64_t lane) {
     Layer *layer = on;
     const Shape *s = &layer->shape;
-    int64_t inputs = s->places * s->features, hidden = s->hidden, features = s->features;
-    const float *weights = layer->weights + lane * hidden * inputs;
-    const float *squares = layer->squares + lane * s->squares * features;
+    const float *weights = part_of(layer, layer->weights, lane), *squares = part_of(layer, layer->squares, lane);
+    float *out = part_of(layer, layer->out, lane);
     Pairs pairs;
-    if (!find_pairs(s, layer->places + lane * s->pictures * s->places, &pairs)) {
+    if (!find_pairs(s, part_of(layer, layer->places, lane), &pairs)) {
         atomic_store(&layer->failed, 1);
         return;
     }
-    float *turned = malloc(sizeof(float) * (features * hidden + 1));
-    float *sums = calloc(pairs.starts[s->places] * hidden + 1, sizeof(float));
+    float *turned = malloc(sizeof(float) * (s->features * s->hidden + 1));
+    float *sums = malloc(sizeof(float) * (pairs.starts[s->places] * s->hidden + 1));
     if (turned && sums) {
         for (int64_t place = 0; place < s->places; place++) {
-            turn(weights + place * features, inputs, s, turned);
+            turn(weights + place * s->features, s->places * s->features, s, turned);
             for (int64_t p = pairs.starts[place]; p < pairs.starts[place + 1]; p++)
-                for (int64_t k = 0; k < features; k++)
-                    add(sums + p * hidden, squares[pairs.square[p] * features + k], turned + k * hidden, hidden);
+                work_out(squares + pairs.square[p] * s->features, turned, s, sums + p * s->hidden);
         }
         for (int64_t i = 0; i < s->pictures; i++)
-            add_up(sums, pairs.of + i * s->places, s->places, hidden, layer->out + (lane * s->pictures + i) * hidden);
+            add_up(sums, pairs.of + i * s->places, s->places, s->hidden, out + i * s->hidden);
     } else
         atomic_store(&layer->failed, 1);
     free(turned);
@@ -186,63 +237,43 @@ static void forwards(void *on, int64_t lane) {
 static void backwards(void *on, int64_t lane) {
     Layer *layer = on;
     const Shape *s = &layer->shape;
-    int64_t inputs = s->places * s->features, hidden = s->hidden, features = s->features, most = 0;
-    const float *weights = layer->weights + lane * hidden * inputs;
-    const float *squares = layer->squares + lane * s->squares * features;
-    const float *slopes = layer->slopes + lane * s->pictures * hidden;
-    float *to_weights = layer->to_weights + lane * hidden * inputs;
-    float *to_squares = layer->to_squares + lane * s->squares * features;
-    memset(to_squares, 0, sizeof(float) * s->squares * features);
+    const float *weights = part_of(layer, layer->weights, lane), *squares = part_of(layer, layer->squares, lane);
+    const float *slopes = part_of(layer, layer->slopes, lane);
+    float *to_weights = part_of(layer, layer->out, lane), *to_squares = part_of(layer, layer->to_squares, lane);
+    memset(to_squares, 0, sizeof(float) * s->squares * s->features);
     Pairs pairs;
-    if (!find_pairs(s, layer->places + lane * s->pictures * s->places, &pairs)) {
+    if (!find_pairs(s, part_of(layer, layer->places, lane), &pairs)) {
         atomic_store(&layer->failed, 1);
         return;
     }
-    for (int64_t place = 0; place < s->places; place++) {
-        int64_t count = pairs.starts[place + 1] - pairs.starts[place];
-        most = count > most ? count : most;
+    int64_t most = s->pictures < s->squares ? s->pictures : s->squares, apart = s->places * s->features;
+    float *sums = malloc(sizeof(float) * (most * s->hidden + 1)); /* of the pairs of one place */
+    for (int64_t place = 0; sums && place < s->places; place++) {
+        int64_t first = pairs.starts[place], count = pairs.starts[place + 1] - first;
+        const float *here = weights + place * s->features;
+        memset(sums, 0, sizeof(float) * count * s->hidden);
+        gather(slopes, pairs.of + place, s->places, first, s->pictures, s->hidden, sums);
+        send_to_weights(sums, squares, pairs.square + first, count, apart, s, to_weights + place * s->features);
+        for (int64_t p = 0; p < count; p++)
+            send_to_square(sums + p * s->hidden, here, apart, s, to_squares + pairs.square[first + p] * s->features);
     }
-    float *turned = malloc(sizeof(float) * (2 * features * hidden + 1)), *to_turned = turned + features * hidden;
-    float *sums = malloc(sizeof(float) * (most * hidden + 1));
-    if (turned && sums) {
-        for (int64_t place = 0; place < s->places; place++) {
-            int64_t first = pairs.starts[place], count = pairs.starts[place + 1] - first;
-            turn(weights + place * features, inputs, s, turned);
-            memset(to_turned, 0, sizeof(float) * features * hidden);
-            memset(sums, 0, sizeof(float) * count * hidden);
-            gather(slopes, pairs.of + place, s->places, first, s->pictures, hidden, sums);
-            for (int64_t p = 0; p < count; p++) {
-                const float *sum = sums + p * hidden;
-                int64_t square = pairs.square[first + p] * features;
-                for (int64_t k = 0; k < features; k++) {
-                    add(to_turned + k * hidden, squares[square + k], sum, hidden);
-                    to_squares[square + k] += dot(sum, turned + k * hidden, hidden);
-                }
-            }
-            turn_back(to_turned, s, inputs, to_weights + place * features);
-        }
-    } else
+    if (!sums)
         atomic_store(&layer->failed, 1);
-    free(turned);
     free(sums);
     forget(&pairs);
 }
 
-/* The sizes, from (weights, squares, places) as they stand among what was given. */
-static Shape shape_of(const XLA_FFI_Buffer *weights, const XLA_FFI_Buffer *squares, const XLA_FFI_Buffer *places) {
-    const int64_t *w = weights->dims + weights->rank, *q = squares->dims + squares->rank, *p = places->dims + places->rank;
-    Shape shape = {p[-2], p[-1], q[-2], q[-1], w[-2]};
-    return shape;
-}
-
-static int64_t lanes_of(const XLA_FFI_Buffer *places) {
+/* Go through all lanes. */
+static XLA_FFI_Error *run(const XLA_FFI_CallFrame *frame, Layer *layer, void (*act)(void *, int64_t)) {
+    const int64_t *weights = layer->weights->dims + layer->weights->rank;
+    const int64_t *squares = layer->squares->dims + layer->squares->rank;
+    const int64_t *places = layer->places->dims + layer->places->rank;
+    Shape shape = {places[-2], places[-1], squares[-2], squares[-1], weights[-2]};
+    layer->shape = shape;
     int64_t lanes = 1;
-    for (int64_t i = 0; i + 2 < places->rank; i++)
-        lanes *= places->dims[i];
-    return lanes;
-}
-
-static XLA_FFI_Error *done(const XLA_FFI_CallFrame *frame, Layer *layer) {
+    for (int64_t axis = 0; axis + 2 < layer->out->rank; axis++)
+        lanes *= layer->out->dims[axis];
+    share_out(frame, act, layer, lanes, lanes * shape.pictures * shape.places * shape.hidden);
     return atomic_load(&layer->failed) ? no_memory(frame) : 0;
 }
 
@@ -252,13 +283,10 @@ XLA_FFI_Error *picture_forwards(XLA_FFI_CallFrame *frame) {
         return 0;
     if (frame->args.size != 3 || frame->rets.size != 1 || !all_are(frame, 0, 2, XLA_FFI_DataType_F32) ||
         !all_are(frame, 2, 1, XLA_FFI_DataType_S32))
-        return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "picture_forwards takes two arrays of float32 and one of int32");
-    const XLA_FFI_Buffer *weights = given(frame, 0), *squares = given(frame, 1), *places = given(frame, 2);
-    Layer layer = {shape_of(weights, squares, places), weights->data, squares->data, 0, places->data,
-                   wanted(frame, 0)->data, 0, 0, 0};
-    int64_t lanes = lanes_of(places);
-    share_out(frame, forwards, &layer, lanes, count_of(places) * layer.shape.hidden);
-    return done(frame, &layer);
+        return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "picture_forwards: two of float32, one of int32");
+    Layer layer = {.weights = given(frame, 0), .squares = given(frame, 1), .places = given(frame, 2),
+                   .out = wanted(frame, 0)};
+    return run(frame, &layer, forwards);
 }
 
 /* (slopes, weights, squares, places) -> the slopes of weights and squares. */
@@ -267,11 +295,8 @@ XLA_FFI_Error *picture_backwards(XLA_FFI_CallFrame *frame) {
         return 0;
     if (frame->args.size != 4 || frame->rets.size != 2 || !all_are(frame, 0, 3, XLA_FFI_DataType_F32) ||
         !all_are(frame, 3, 1, XLA_FFI_DataType_S32))
-        return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "picture_backwards takes three arrays of float32 and one of int32");
-    const XLA_FFI_Buffer *weights = given(frame, 1), *squares = given(frame, 2), *places = given(frame, 3);
-    Layer layer = {shape_of(weights, squares, places), weights->data, squares->data, given(frame, 0)->data, places->data,
-                   0, wanted(frame, 0)->data, wanted(frame, 1)->data, 0};
-    int64_t lanes = lanes_of(places);
-    share_out(frame, backwards, &layer, lanes, count_of(places) * layer.shape.hidden);
-    return done(frame, &layer);
+        return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "picture_backwards: three of float32, one of int32");
+    Layer layer = {.slopes = given(frame, 0), .weights = given(frame, 1), .squares = given(frame, 2),
+                   .places = given(frame, 3), .out = wanted(frame, 0), .to_squares = wanted(frame, 1)};
+    return run(frame, &layer, backwards);
 }

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Float, Int
@@ -45,16 +46,24 @@ backwards_p = Primitive("picture_backwards")
 backwards_p.multiple_results = True
 
 
+def _lanes(*operands: Any) -> tuple[int, ...]:
+    """All axes but the last two; an operand that the lanes of an axis share has the length 1 there."""
+    return np.broadcast_shapes(*(x.shape[:-2] for x in operands))
+
+
 def _forwards_shape(weight: Any, squares: Any, places: Any) -> Any:
-    return jax.core.ShapedArray((*places.shape[:-1], weight.shape[-2]), weight.dtype)
+    lanes = _lanes(weight, squares, places)
+    return jax.core.ShapedArray((*lanes, places.shape[-2], weight.shape[-2]), weight.dtype)
 
 
 def _turn_shape(weight: Any, squares: Any, at_weight: Any, at_squares: Any, places: Any) -> Any:
-    return _forwards_shape(weight, squares, places)
+    lanes = _lanes(weight, squares, at_weight, at_squares, places)
+    return jax.core.ShapedArray((*lanes, places.shape[-2], weight.shape[-2]), weight.dtype)
 
 
 def _backwards_shape(slopes: Any, weight: Any, squares: Any, places: Any) -> Any:
-    return [jax.core.ShapedArray(x.shape, x.dtype) for x in (weight, squares)]
+    lanes = _lanes(slopes, weight, squares, places)
+    return [jax.core.ShapedArray((*lanes, *x.shape[-2:]), x.dtype) for x in (weight, squares)]
 
 
 def _turn(weight: Array, squares: Array, at_weight: Array, at_squares: Array, places: Array) -> Array:
@@ -72,6 +81,14 @@ def _pair(tangents: Any, like: Any) -> Any:
     return [_full(tangent, x) for tangent, x in zip(tangents, like, strict=True)]
 
 
+def _slope(slope: Array, of: Any) -> Array | None:
+    """The slope of a linear operand: what lanes share is sent to from all of them. None of what is no such operand."""
+    if not ad.is_undefined_primal(of):
+        return None
+    shared = [axis for axis, (n, m) in enumerate(zip(slope.shape, of.aval.shape, strict=True)) if n != m]
+    return jnp.sum(slope, shared, keepdims=True) if shared else slope
+
+
 def _sum(*terms: Any) -> Any:
     there = [term for term in terms if term is not None]
     return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *there)
@@ -79,9 +96,9 @@ def _sum(*terms: Any) -> Any:
 
 def _forwards_jvp(primals: Any, tangents: Any) -> Any:
     weight, squares, places = primals
-    moved = _pair(tangents[:2], primals[:2])
+    moved = _pair(tangents[:2], primals[:2])  # a rule is asked for only where something moves
     out = forwards_p.bind(*primals)
-    return out, ad.Zero.from_primal_value(out) if moved is None else turn_p.bind(*moved, weight, squares, places)
+    return out, turn_p.bind(*moved, weight, squares, places)
 
 
 def _turn_jvp(primals: Any, tangents: Any) -> Any:
@@ -108,12 +125,11 @@ def _backwards_jvp(primals: Any, tangents: Any) -> Any:
 
 def _forwards_transpose(slopes: Any, weight: Any, squares: Any, places: Any) -> Any:
     """For a program that is linear in one of the two: the other's slope is not asked for."""
-    linear = ad.is_undefined_primal(weight)
-    shape = (weight if linear else squares).aval.shape
-    known = jnp.zeros(shape, jnp.float32)
-    pair = (known, squares) if linear else (weight, known)
-    to_weight, to_squares = backwards_p.bind(_full(slopes, slopes), *pair, places)
-    return (to_weight, None, None) if linear else (None, to_squares, None)
+    if type(slopes) is ad.Zero:
+        return None, None, None
+    pair = [jnp.zeros(x.aval.shape, jnp.float32) if ad.is_undefined_primal(x) else x for x in (weight, squares)]
+    out = backwards_p.bind(slopes, *pair, places)
+    return *map(_slope, out, (weight, squares)), None
 
 
 def _turn_transpose(slopes: Any, *operands: Any) -> Any:
@@ -123,7 +139,7 @@ def _turn_transpose(slopes: Any, *operands: Any) -> Any:
     if type(slopes) is ad.Zero:
         return None, None, None, None, None
     out = backwards_p.bind(slopes, *known, places)
-    out = [slope if ad.is_undefined_primal(x) else None for slope, x in zip(out, linear, strict=True)]
+    out = map(_slope, out, linear)
     return (*out, None, None, None) if first else (None, None, *out, None)
 
 
@@ -133,22 +149,16 @@ def _backwards_transpose(cotangents: Any, slopes: Any, weight: Any, squares: Any
     if pair is None:
         return None, None, None, None
     if ad.is_undefined_primal(slopes):
-        return turn_p.bind(*pair, weight, squares, places), None, None, None
-    out = backwards_p.bind(slopes, *pair, places)
-    out = [slope if ad.is_undefined_primal(x) else None for slope, x in zip(out, (weight, squares), strict=True)]
-    return None, *out, None
+        return _slope(turn_p.bind(*pair, weight, squares, places), slopes), None, None, None
+    return None, *map(_slope, backwards_p.bind(slopes, *pair, places), (weight, squares)), None
 
 
 def _batched(primitive: Primitive) -> Any:
-    """The same for one more axis of lanes, which every array is given."""
+    """The same for one more axis of lanes."""
 
     def rule(operands: Any, dimensions: Any) -> Any:
         moved = zip(operands, dimensions, strict=True)
-        size = next(x.shape[d] for x, d in zip(operands, dimensions, strict=True) if d is not None)
-        given = [
-            jnp.broadcast_to(x, (size, *x.shape)) if d is None else jnp.moveaxis(x, d, 0) for x, d in moved
-        ]
-        out = primitive.bind(*given)
+        out = primitive.bind(*(x[None] if d is None else jnp.moveaxis(x, d, 0) for x, d in moved))
         return out, [0] * len(out) if primitive.multiple_results else 0
 
     return rule

@@ -41,7 +41,8 @@ def row_sums(
     with jax.enable_x64(True):
         out = (jax.ShapeDtypeStruct((KINDS, X.shape[0]), jnp.float64), jax.ShapeDtypeStruct((), jnp.float64))
         call = jax.ffi.ffi_call("hpml_row_products", out, vmap_method="broadcast_all")
-        return call(X, F, x, f, none if g is None else g, none if w is None else w)
+        sums, energy = call(X, F, x, f, none if g is None else g, none if w is None else w)
+        return sums, energy
 
 
 def tree_sums(
@@ -49,4 +50,5 @@ def tree_sums(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """|u|^2 and <u, v> of two trees' leaves, float32. Only where `available`, on the CPU."""
     out = jax.ShapeDtypeStruct((), jnp.float32)
-    return jax.ffi.ffi_call("hpml_tree_products", (out, out), vmap_method="broadcast_all")(*left, *right)
+    square, product = jax.ffi.ffi_call("hpml_tree_products", (out, out), vmap_method="broadcast_all")(*left, *right)
+    return square, product

@@ -102,7 +102,7 @@ static const XLA_FFI_Buffer *given(const XLA_FFI_CallFrame *frame, int64_t i) { 
 
 static XLA_FFI_Buffer *wanted(const XLA_FFI_CallFrame *frame, int64_t i) { return frame->rets.rets[i]; }
 
-static int64_t count_of(const XLA_FFI_Buffer *buffer) {
+static inline int64_t count_of(const XLA_FFI_Buffer *buffer) {
     int64_t count = 1;
     for (int64_t i = 0; i < buffer->rank; i++)
         count *= buffer->dims[i];
