@@ -43,8 +43,10 @@ def when(asked: Array | bool, act: Callable[..., Tree], skip: Callable[..., Tree
             return jax.vmap(lambda *one: branch(i, *one), in_axes=axes, axis_size=size)(*args)
 
         def some(*args: Tree) -> Tree:
-            new, old = lanes(0, *args), lanes(1, *args)
-            return jax.tree.map(lambda a, b: _choose(asked, a, b), new, old) if batched[0] else new
+            new = lanes(0, *args)
+            if size == 1 or not batched[0]:  # who asks is all there are
+                return new
+            return jax.tree.map(lambda a, b: _choose(asked, a, b), new, lanes(1, *args))
 
         out = jax.lax.cond(jnp.any(asked), some, lambda *args: lanes(1, *args), closed_over, operands)
         return out, jax.tree.map(lambda _: True, out)
