@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpml.native.products import available, row_sums, tree_sums
+from hpml.native.products import available, combined_rows, row_sums, tree_sums
 
 pytestmark = pytest.mark.skipif(not available(), reason="this machine has no C compiler")
 
@@ -138,3 +138,33 @@ def test_squares_of_every_lane_of_a_tree():
     u, v = (np.concatenate([x.reshape(3, -1) for x in tree], 1).astype(np.float64) for tree in (left, right))
     np.testing.assert_allclose(square, (u * u).sum(1), rtol=1e-6)
     np.testing.assert_allclose(product, (u * v).sum(1), rtol=1e-5, atol=1e-4)
+
+
+@given(
+    rows=st.integers(1, 9),
+    count=st.integers(0, 12),
+    width=st.sampled_from([1, 15, 16, 17, 6144, 20_000]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_combination_of_rows(rows, count, width, seed):
+    X, F, x, *_ = draw(rows, width, seed)
+    rng = np.random.default_rng(seed)
+    which, (a, b) = rng.integers(0, rows, count), rng.standard_normal((2, count)).astype(np.float32)
+    a[::3] = b[::3] = 0.0
+    found = combined_rows(X, F, x, which, a, b)
+    expected = a.astype(np.float64) @ (X[which].astype(np.float64) - x) + b.astype(np.float64) @ F[which]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_a_combination_reads_no_row_that_does_not_count_and_each_lane_its_own():
+    X, F, x, *_ = draw(4, 40_000, 5, (2,))
+    X[:, 3] = np.nan
+    which = np.array([[0, 3, 2], [1, 3, 0]])
+    a, b = np.array([[1.0, 0.0, -2.0], [0.5, 0.0, 3.0]], np.float32), np.ones((2, 3), np.float32)
+    b[:, 1] = 0.0
+    found = jax.jit(jax.vmap(combined_rows))(X, F, x, which, a, b)
+    for lane in range(2):
+        rows = which[lane, [0, 2]]
+        expected = a[lane, [0, 2]] @ (X[lane, rows] - x[lane]) + b[lane, [0, 2]] @ F[lane, rows]
+        np.testing.assert_allclose(found[lane], expected, atol=1e-4)

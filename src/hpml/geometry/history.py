@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from hpml.geometry.arrays import Array
 from hpml.geometry.leaves import Leaves, Tree, leaf_metric
 from hpml.geometry.sketch import Sketched
-from hpml.native.products import available, row_sums
+from hpml.native.products import available, combined_rows, row_sums
 
 KEEP = ("recent", "reservoir", "thinned")
 
@@ -315,10 +315,21 @@ def combine_rows(
 
     def leaf(X: Array, F: Array, x: Any) -> Array:
         a, b = on_points.astype(X.dtype), on_field.astype(X.dtype)
-        total = _combine_few(X, F, rows, a, b) if len(rows) <= FEW_ROWS else _combine_all(X, F, rows, a, b)
-        return total - a.sum() * jnp.asarray(x, X.dtype)
+        given = (X, F, jnp.asarray(x, X.dtype), rows, a, b)
+        if X.dtype == jnp.float32 and available():
+            return jax.lax.platform_dependent(*given, cpu=_combine_in_c, default=_combine_in_xla)
+        return _combine_in_xla(*given)
 
     return jax.tree.map(leaf, history.points, history.field, at)
+
+
+def _combine_in_c(X: Array, F: Array, x: Array, rows: Array, a: Array, b: Array) -> Array:
+    return combined_rows(X.reshape(len(X), -1), F.reshape(len(F), -1), x.reshape(-1), rows, a, b).reshape(x.shape)
+
+
+def _combine_in_xla(X: Array, F: Array, x: Array, rows: Array, a: Array, b: Array) -> Array:
+    total = _combine_few(X, F, rows, a, b) if len(rows) <= FEW_ROWS else _combine_all(X, F, rows, a, b)
+    return total - a.sum() * x
 
 
 def _combine_all(X: Array, F: Array, rows: Array, a: Array, b: Array) -> Array:

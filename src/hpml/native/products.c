@@ -163,6 +163,69 @@ XLA_FFI_Error *row_products(XLA_FFI_CallFrame *frame) {
     return 0;
 }
 
+/* ---- A combination of rows ---- */
+
+typedef struct {
+    int64_t rows, width, blocks, count;
+    const float *X, *F;   /* (lanes, rows, width) */
+    const float *x;       /* (lanes, width) */
+    const int32_t *which; /* (lanes, count) */
+    const float *a, *b;   /* (lanes, count) */
+    float *out;           /* (lanes, width) */
+} Combination;
+
+/* The next row from i on that counts, or `count`. */
+static int64_t next_row(const float *a, const float *b, int64_t count, int64_t i) {
+    while (i < count && a[i] == 0.0f && b[i] == 0.0f)
+        i++;
+    return i;
+}
+
+static void one_stretch(void *on, int64_t task) {
+    const Combination *all = on;
+    int64_t lane = task / all->blocks, start = task % all->blocks * BLOCK, width = part_of(all->width, start);
+    const int32_t *which = all->which + lane * all->count;
+    const float *a = all->a + lane * all->count, *b = all->b + lane * all->count;
+    const float *x = all->x + lane * all->width + start;
+    float *out = all->out + lane * all->width + start, whole = 0.0f;
+    for (int64_t i = 0; i < all->count; i++)
+        whole += a[i];
+    for (int64_t j = 0; j < width; j++)
+        out[j] = -whole * x[j];
+    for (int64_t i = next_row(a, b, all->count, 0); i < all->count;) {
+        int64_t next = next_row(a, b, all->count, i + 1), base = lane * all->rows * all->width + start;
+        int64_t row = base + which[i] * all->width, then = next < all->count ? base + which[next] * all->width : row;
+        const float *X = all->X + row, *F = all->F + row, *later_X = all->X + then, *later_F = all->F + then;
+        for (int64_t j = 0; j < width; j += LINE) {
+            __builtin_prefetch(later_X + j, 0, 2);
+            __builtin_prefetch(later_F + j, 0, 2);
+            int64_t end = j + LINE < width ? j + LINE : width;
+            for (int64_t e = j; e < end; e++)
+                out[e] += a[i] * X[e] + b[i] * F[e];
+        }
+        i = next;
+    }
+}
+
+/* (X, F, x, which, a, b) -> sum_i a_i (X[which_i] - x) + b_i F[which_i]. */
+XLA_FFI_Error *row_combination(XLA_FFI_CallFrame *frame) {
+    if (is_question(frame))
+        return 0;
+    if (frame->args.size != 6 || frame->rets.size != 1 || given(frame, 0)->rank < 2 ||
+        !all_are(frame, 0, 3, XLA_FFI_DataType_F32) || !all_are(frame, 3, 1, XLA_FFI_DataType_S32) ||
+        !all_are(frame, 4, 2, XLA_FFI_DataType_F32))
+        return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "row_combination: float32, and int32 for rows");
+    const XLA_FFI_Buffer *X = given(frame, 0), *which = given(frame, 3);
+    int64_t rows = X->dims[X->rank - 2], width = X->dims[X->rank - 1], count = which->dims[which->rank - 1];
+    int64_t lanes = 1;
+    for (int64_t axis = 0; axis + 2 < X->rank; axis++)
+        lanes *= X->dims[axis];
+    Combination all = {rows, width, blocks_of(width), count, X->data, given(frame, 1)->data, given(frame, 2)->data,
+                       which->data, given(frame, 4)->data, given(frame, 5)->data, wanted(frame, 0)->data};
+    share_out(frame, one_stretch, &all, lanes * all.blocks, 2 * lanes * count * width);
+    return 0;
+}
+
 /* ---- Two trees ---- */
 
 typedef struct {

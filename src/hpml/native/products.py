@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from hpml.native.xla import callable_from_xla
 
@@ -22,7 +22,7 @@ Array = jax.Array | np.ndarray
 
 def available() -> bool:
     """Whether programs for the CPU can call it."""
-    return callable_from_xla(SOURCE, "row_products", "tree_products")
+    return callable_from_xla(SOURCE, "row_products", "row_combination", "tree_products")
 
 
 def row_sums(
@@ -43,6 +43,24 @@ def row_sums(
         call = jax.ffi.ffi_call("hpml_row_products", out, vmap_method="broadcast_all")
         sums, energy = call(X, F, x, f, none if g is None else g, none if w is None else w)
         return sums, energy
+
+
+def combined_rows(
+    X: Float[Array, "rows d"],
+    F: Float[Array, "rows d"],
+    x: Float[Array, " d"],
+    which: Int[Array, " n"],
+    on_points: Float[Array, " n"],
+    on_field: Float[Array, " n"],
+) -> Float[Array, " d"]:
+    """sum_i a_i (x_i - x) + b_i F_i over some rows, float32; of a row with a_i = b_i = 0 nothing is read.
+
+    Only where `available`, on the CPU.
+    """
+    call = jax.ffi.ffi_call(
+        "hpml_row_combination", jax.ShapeDtypeStruct(X.shape[1:], jnp.float32), vmap_method="broadcast_all"
+    )
+    return call(X, F, x, which.astype(jnp.int32), on_points, on_field)
 
 
 def tree_sums(

@@ -78,8 +78,9 @@ def hodge_projection(
 
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
     halves=(a, b))` takes two independent estimates of the gradients, whose mean they are, or a function that gives
-    them, and reports noise in the diagnostics. `update(..., hold=True)` is for an update that does not look, by a
-    caller who keeps count of `every` as well: it needs neither the history nor the fit.
+    them, and reports noise in the diagnostics. `update(..., hold=True)` is an update that does not look,
+    and `hold=False` one that does, by a caller who keeps count of `every` as well: the first needs neither the history
+    nor the fit, and neither needs a conditional.
     """
     _check(history, refresh, residual, share, keep, safeguard, lookahead if stride is None else stride, every)
     if sketch is not None and sketch < 256:
@@ -132,7 +133,7 @@ def hodge_projection(
         *,
         field_fn: Callable[[Tree], Tree] | None = None,
         halves: tuple[Tree, Tree] | Callable[[], tuple[Tree, Tree]] | None = None,
-        hold: bool = False,
+        hold: bool | None = None,
         **extra: Any,
     ) -> tuple[Tree, HodgeState]:
         if params is None:

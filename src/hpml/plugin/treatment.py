@@ -108,18 +108,18 @@ class Treatment(NamedTuple):
         return Sketched(whole, sketch(whole, self.sketch, metric, self.seed))
 
     def update(
-        self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool = False
+        self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool | None = None
     ) -> tuple[Tree, HodgeState]:
         """Gradients with the treated residual, and the next state."""
         metric = leaf_metric(self.metric, params)
         field = jax.tree.map(jnp.negative, grads)
         old = state.diagnostics
-        turn: Any = True if self.every == 1 else old.step % self.every == 0
+        turn: Any = True if self.every == 1 or hold is False else old.step % self.every == 0
         gap = None
         if halves is not None:  # a function, so that it costs nothing where nobody looks; of the ascent field: b - a
             both = halves if callable(halves) else (lambda: halves)
             gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *both())  # noqa: E731
-        held = hold and self.every > 1
+        held = hold is True and self.every > 1
         if held:
             history, chart, fit, change, _, seen = state
         elif self.residual == "adjust":
