@@ -8,8 +8,22 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpml.geometry import history as module
 from hpml.geometry.history import FEW_LANES, FEW_ROWS, History, combine_rows, history_init, history_push, lock_kept
 from hpml.geometry.metric import Dense, Diagonal, LowRank
+
+
+@pytest.fixture(scope="module", params=["C", "XLA"], autouse=True)
+def means(request):
+    """Everything holds with what is in C and with what stands in for it."""
+    if request.param == "C":
+        if not module.available():
+            pytest.skip("this machine has no C compiler")
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "available", lambda: False)
+        yield
 
 
 def flat_rows(tree, rows):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpml.marl import sprites
+from hpml.marl import networks, sprites
 from hpml.marl.algorithms.mappo import MAPPO
 from hpml.marl.env import Observation, Spec
 from hpml.marl.learner import Trainer
@@ -20,12 +20,13 @@ from hpml.marl.sprites import MOST, index
 
 @pytest.fixture(params=["NumPy", "C"], scope="module")
 def by(request):
-    """Who looks squares up."""
+    """Who looks squares up, and adds up what they give."""
     if request.param == "C" and sprites.library() is None:
         pytest.skip("this machine has no C compiler")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "NumPy":
             patch.setattr(sprites, "library", lambda: None)
+            patch.setattr(networks, "available", lambda: False)
         yield
 
 
@@ -72,6 +73,7 @@ def test_too_many_different_squares_have_no_book():
     assert index(images[:MOST], 8) is not None
 
 
+@pytest.mark.usefixtures("by")
 @pytest.mark.parametrize("minibatch", [4096, 16])
 def test_a_learner_with_a_book_learns_the_same(minibatch):
     spec = Spec("drawn", 2, 3, (16, 24, 3), 8, 1)
