@@ -181,6 +181,12 @@ static int64_t next_row(const float *a, const float *b, int64_t count, int64_t i
     return i;
 }
 
+/* Where a row begins; one that is not there is the nearest that is, as XLA does it. */
+static int64_t place_of(const Combination *all, int64_t lane, int64_t row) {
+    row = row < 0 ? 0 : row < all->rows ? row : all->rows - 1;
+    return (lane * all->rows + row) * all->width;
+}
+
 static void one_stretch(void *on, int64_t task) {
     const Combination *all = on;
     int64_t lane = task / all->blocks, start = task % all->blocks * BLOCK, width = part_of(all->width, start);
@@ -193,8 +199,8 @@ static void one_stretch(void *on, int64_t task) {
     for (int64_t j = 0; j < width; j++)
         out[j] = -whole * x[j];
     for (int64_t i = next_row(a, b, all->count, 0); i < all->count;) {
-        int64_t next = next_row(a, b, all->count, i + 1), base = lane * all->rows * all->width + start;
-        int64_t row = base + which[i] * all->width, then = next < all->count ? base + which[next] * all->width : row;
+        int64_t next = next_row(a, b, all->count, i + 1), row = start + place_of(all, lane, which[i]);
+        int64_t then = next < all->count ? start + place_of(all, lane, which[next]) : row;
         const float *X = all->X + row, *F = all->F + row, *later_X = all->X + then, *later_F = all->F + then;
         for (int64_t j = 0; j < width; j += LINE) {
             __builtin_prefetch(later_X + j, 0, 2);
