@@ -1,7 +1,7 @@
-/* What the plug-in asks of C: inner products of many long vectors from one reading of them.
+/* What the plug-in asks of C: inner products and combinations of many long vectors from one reading of them.
  *
  * It is called inside XLA's programs for the CPU, by XLA's foreign function interface, and shares XLA's threads. Entries
- * are float32, differences and sums float64. A sum is cut into blocks at the same entries every time, and the blocks are
+ * are float32, differences and sums of products float64. A sum is cut into blocks at the same entries every time, and the blocks are
  * added in their order: a result depends neither on the number of threads nor on who did what.
  */
 #include <string.h>
@@ -21,7 +21,7 @@ typedef double Doubles __attribute__((vector_size(8 * LANES)));
 
 static int64_t blocks_of(int64_t width) { return (width + BLOCK - 1) / BLOCK; }
 
-static int64_t part_of(int64_t width, int64_t start) { return width - start < BLOCK ? width - start : BLOCK; }
+static int64_t length_of(int64_t width, int64_t start) { return width - start < BLOCK ? width - start : BLOCK; }
 
 static inline __attribute__((always_inline)) Doubles widen(const float *from) {
     Singles s;
@@ -66,7 +66,8 @@ static void turn(const float *from, int64_t width, double *into) {
 /* One block of one row. `gap` and `weighed` are constants wherever this is called, so that each case has its own loop.
  * What comes next lies `ahead`, in the next row, where no processor expects it: it is fetched into the larger cache. */
 static inline __attribute__((always_inline)) void one_row(
-    const float *X, const float *F, const Sample *at, int64_t width, int64_t ahead, int gap, int weighed, double out[KINDS]) {
+    const float *X, const float *F, const Sample *at, int64_t width, int64_t ahead, int gap, int weighed,
+    double out[KINDS]) {
     Doubles sums[KINDS][WAYS] = {0};
     int64_t j = 0;
     for (; j + LANES * WAYS <= width; j += LANES * WAYS) {
@@ -100,7 +101,7 @@ static inline __attribute__((always_inline)) void one_row(
 
 static inline __attribute__((always_inline)) void one_block(const Rows *rows, int64_t task, int gap, int weighed) {
     int64_t lane = task / rows->blocks, start = task % rows->blocks * BLOCK, from = lane * rows->width + start;
-    int64_t width = part_of(rows->width, start);
+    int64_t width = length_of(rows->width, start);
     Sample at;
     turn(rows->x + from, width, at.x);
     turn(rows->f + from, width, at.f);
@@ -138,7 +139,8 @@ static void one_task(void *on, int64_t task) {
 XLA_FFI_Error *row_products(XLA_FFI_CallFrame *frame) {
     if (is_question(frame))
         return 0;
-    if (frame->args.size != 6 || frame->rets.size != 2 || !all_are(frame, 0, frame->args.size, XLA_FFI_DataType_F32) || given(frame, 0)->rank < 2)
+    if (frame->args.size != 6 || frame->rets.size != 2 || given(frame, 0)->rank < 2 ||
+        !all_are(frame, 0, 6, XLA_FFI_DataType_F32))
         return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "row_products takes six arrays of float32");
     const XLA_FFI_Buffer *X = given(frame, 0), *g = given(frame, 4), *w = given(frame, 5);
     int64_t rows = X->dims[X->rank - 2], width = X->dims[X->rank - 1], blocks = blocks_of(width);
@@ -189,7 +191,7 @@ static int64_t place_of(const Combination *all, int64_t lane, int64_t row) {
 
 static void one_stretch(void *on, int64_t task) {
     const Combination *all = on;
-    int64_t lane = task / all->blocks, start = task % all->blocks * BLOCK, width = part_of(all->width, start);
+    int64_t lane = task / all->blocks, start = task % all->blocks * BLOCK, width = length_of(all->width, start);
     const int32_t *which = all->which + lane * all->count;
     const float *a = all->a + lane * all->count, *b = all->b + lane * all->count;
     const float *x = all->x + lane * all->width + start;
@@ -249,7 +251,7 @@ static void one_piece(void *on, int64_t task) {
             break;
         block -= blocks_of(width);
     }
-    int64_t from = lane * width + block * BLOCK, count = part_of(width, block * BLOCK), j = 0;
+    int64_t from = lane * width + block * BLOCK, count = length_of(width, block * BLOCK), j = 0;
     const float *u = (const float *)given(trees->frame, leaf)->data + from;
     const float *v = (const float *)given(trees->frame, trees->leaves + leaf)->data + from;
     Doubles square[WAYS] = {0}, product[WAYS] = {0};

@@ -1,7 +1,7 @@
-"""Inner products of many long vectors from one reading of them (`products.c`).
+"""Inner products and combinations of many long vectors from one reading of them (`products.c`).
 
 XLA's CPU backend does not form several sums of one reading: it reads once for each, or writes what it has formed to
-memory and reads that again. So these are calls into C from inside its programs. Terms and sums are float64.
+memory and reads that again. So these are calls into C from inside its programs. Terms and sums of products are float64.
 """
 
 from collections.abc import Sequence
