@@ -125,19 +125,22 @@ def test_a_sum_that_is_not_finite_says_so():
 def test_squares_and_products_of_trees(sizes, seed):
     rng = np.random.default_rng(seed)
     left, right = ([rng.standard_normal(size).astype(np.float32) for size in sizes] for _ in range(2))
-    square, product = tree_sums(left, right)
+    square, product, other = tree_sums(left, right)
     u, v = (np.concatenate(tree).astype(np.float64) for tree in (left, right))
     assert float(square) == pytest.approx(u @ u, rel=1e-7)
     assert float(product) == pytest.approx(u @ v, rel=1e-7, abs=1e-7 * np.sqrt(u @ u))
+    assert float(other) == pytest.approx(v @ v, rel=1e-7)
+    assert all(float(of_itself) == float(square) for of_itself in jax.jit(lambda tree: tree_sums(tree, tree))(left))
 
 
 def test_squares_of_every_lane_of_a_tree():
     rng = np.random.default_rng(1)
     left, right = ([rng.standard_normal((3, *shape)).astype(np.float32) for shape in ((5, 4), (9000,))] for _ in "ab")
-    square, product = jax.jit(jax.vmap(tree_sums))(left, right)
+    square, product, other = jax.jit(jax.vmap(tree_sums))(left, right)
     u, v = (np.concatenate([x.reshape(3, -1) for x in tree], 1).astype(np.float64) for tree in (left, right))
     np.testing.assert_allclose(square, (u * u).sum(1), rtol=1e-6)
     np.testing.assert_allclose(product, (u * v).sum(1), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(other, (v * v).sum(1), rtol=1e-6)
 
 
 @given(

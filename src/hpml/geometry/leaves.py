@@ -61,16 +61,16 @@ class Leaves(eqx.Module):
         parts = jax.tree.map(lambda u, v: jnp.vdot(u, v), self.lower(left), right)
         return jnp.sum(jnp.stack(jax.tree.leaves(parts)))
 
-    def square_and_product(self, left: Tree, right: Tree) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """|u|_M^2 and <u, v>_M; on a CPU from one reading, where M = I and everything is float32."""
+    def products(self, left: Tree, right: Tree) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+        """|u|_M^2, <u, v>_M and |v|_M^2; on a CPU from one reading, where M = I and everything is float32."""
         given, other = jax.tree.leaves(left), jax.tree.leaves(right)
         plain = self.weights is None and self.columns is None
         if plain and all(leaf.dtype == jnp.float32 for leaf in (*given, *other)) and available():
             return jax.lax.platform_dependent(given, other, cpu=tree_sums, default=self._apart)
         return self._apart(left, right)
 
-    def _apart(self, left: Tree, right: Tree) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        return self.inner(left, left), self.inner(left, right)
+    def _apart(self, left: Tree, right: Tree) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+        return self.inner(left, left), self.inner(left, right), self.inner(right, right)
 
 
 def leaf_metric(metric: Any, params: Tree) -> Leaves:

@@ -7,15 +7,19 @@ places. A combination of n vectors that is found from their images deviates by a
 12, 4 % with 64. This runs inside compiled programs; `record/sketch.py` does the like for files, block by block.
 """
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.leaves import Leaves, Tree
+from hpml.native.sketch import available, signed_folds
 
 WIDTH = 32_771  # a prime
 WORTH = 4  # times longer than its image must a vector be: making images takes time as well
@@ -43,6 +47,29 @@ def sketch(tree: Tree, width: int = WIDTH, metric: Leaves | None = None, seed: i
         offset += flat.size
     assert folded is not None
     return (folded, *columns)
+
+
+def flat_sketches(
+    trees: Sequence[Tree], scales: Sequence[float], kept: int, width: int = WIDTH, seed: int = 0
+) -> list[Sketched]:
+    """The images of like trees times their scales, and each of the first `kept` as one vector; of the others None."""
+    given = [[jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)] for tree in trees]
+    if len({tuple(leaf.shape for leaf in leaves) for leaves in given}) > 1:
+        raise ValueError("Parameters, gradients and halves need the same tree structure and shapes.")
+    run: Any = functools.partial(_folds_in_xla, scales=scales, kept=kept, width=width, seed=seed)
+    if available() and all(leaf.dtype == jnp.float32 for leaves in given for leaf in leaves):
+        in_c = functools.partial(signed_folds, scales=scales, kept=kept, width=width, seed=seed)
+        run = functools.partial(jax.lax.platform_dependent, cpu=in_c, default=run)
+    images, wholes = run(given)
+    return [Sketched(wholes[i] if i < kept else None, (image,)) for i, image in enumerate(images)]
+
+
+def _folds_in_xla(
+    trees: Sequence[Tree], scales: Sequence[float], kept: int, width: int, seed: int
+) -> tuple[Float[Array, "trees width"], Float[Array, "kept d"]]:
+    flat = [scale * ravel_pytree(tree)[0] for tree, scale in zip(trees, scales, strict=True)]
+    images = jnp.stack([sketch(whole, width, seed=seed)[0] for whole in flat])
+    return images, jnp.stack(flat[:kept]) if kept else jnp.zeros((0, flat[0].size), images.dtype)
 
 
 def worth_sketching(tree: Tree, width: int | None) -> bool:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from hpml.geometry.history import History, history_init, lock_kept, products_with, push_products, row_products
 from hpml.geometry.leaves import Leaves
-from hpml.geometry.sketch import WIDTH, sketch, worth_sketching
+from hpml.geometry.sketch import WIDTH, flat_sketches, worth_sketching
 from hpml.geometry.span import SpanChart, empty_span, encode, encode_gap, path_return, span_of
 from hpml.marl.learner import FieldSample
 from hpml.plugin.safeguard import angle_between
@@ -89,7 +89,7 @@ class Instrument:
 
     def init(self, actors: Any) -> Seen:
         """The state before the first update."""
-        image = self._image(actors)
+        (image,) = self._images(actors)
         chart = empty_span(self.history, image.size)
         fit = self.projector.local_init(self.history, chart.basis.shape[-1], jax.random.key(0))
         shares = Shares(*(jnp.zeros((), jnp.float32) for _ in range(3)))
@@ -101,7 +101,7 @@ class Instrument:
         sample = jax.lax.optimization_barrier(sample)
         field = jax.tree.map(lambda g: -0.5 * (g[0] + g[1]), sample.halves)
         gap = jax.tree.map(lambda g: -0.5 * (g[0] - g[1]), sample.halves)
-        return Flat(*(self._image(tree) for tree in (sample.point, field, gap)))
+        return Flat(*self._images(sample.point, field, gap))
 
     def observe(self, state: Seen, sample: Flat) -> tuple[Seen, dict[str, Array]]:
         """Take one update's field in; logs are scalars with the names of `LOGS` (docs/projection_in_training.md).
@@ -136,11 +136,11 @@ class Instrument:
         }
         return Seen(ring, chart, fit, shares), {name: jnp.asarray(logs[name], jnp.float32) for name in LOGS}
 
-    def _image(self, tree: Any) -> Array:
-        """A tree as one vector, of its own entries or short."""
-        return jnp.asarray(
-            sketch(tree, self.sketch)[0] if worth_sketching(tree, self.sketch) else ravel_pytree(tree)[0]
-        )
+    def _images(self, *trees: Any) -> list[Array]:
+        """Like trees as one vector each, of their own entries or short."""
+        if not worth_sketching(trees[0], self.sketch):
+            return [ravel_pytree(tree)[0] for tree in trees]
+        return [each.image[0] for each in flat_sketches(trees, [1.0] * len(trees), 0, self.sketch)]
 
     def _renew(self, small: History, chart: SpanChart, fit: Any, _: Shares) -> tuple[SpanChart, Any, Shares]:
         """A new chart and fit of the history, whose buffers are not needed."""

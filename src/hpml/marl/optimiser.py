@@ -15,7 +15,7 @@ Tree = Any
 
 def agent_norms(gradients: Tree) -> Array:
     """The length of each agent's block; agents are the first axis of every leaf."""
-    return jnp.sqrt(jax.vmap(lambda block: Leaves(None, None).square_and_product(block, block)[0])(gradients))
+    return jnp.sqrt(jax.vmap(lambda block: Leaves(None, None).products(block, block)[0])(gradients))
 
 
 def clip_agents(longest: float) -> optax.GradientTransformation:

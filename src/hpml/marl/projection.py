@@ -115,7 +115,7 @@ def after_looks(looked: Any, state: Any) -> Any:
     """The whole state again, from what it was after the look and what has become of the part."""
     if not isinstance(state, HodgeState):
         return state
-    return looked._replace(change=state.change, length=state.length, diagnostics=state.diagnostics)
+    return looked._replace(change=state.change, diagnostics=state.diagnostics)
 
 
 def projection_logs(state: HodgeState | None) -> dict[str, Array]:

@@ -236,11 +236,33 @@ XLA_FFI_Error *row_combination(XLA_FFI_CallFrame *frame) {
 
 /* ---- Two trees ---- */
 
+#define SUMS 3 /* |u|^2, <u, v>, |v|^2 */
+
 typedef struct {
     const XLA_FFI_CallFrame *frame;
     int64_t leaves, lanes, blocks; /* blocks of a lane, of all leaves */
-    double *parts;                 /* (lanes, blocks, 2) */
+    double *parts;                 /* (lanes, blocks, SUMS) */
 } Trees;
+
+/* One stretch of two vectors; `same` is a constant wherever this is called. */
+static inline __attribute__((always_inline)) void one_stretch_of_two(
+    const float *u, const float *v, int64_t count, int same, double out[SUMS]) {
+    Doubles sums[SUMS][WAYS] = {0};
+    int64_t j = 0;
+    for (; j + LANES * WAYS <= count; j += LANES * WAYS)
+        for (int way = 0; way < WAYS; way++) {
+            Doubles a = widen(u + j + way * LANES);
+            sums[0][way] += a * a;
+            if (!same) {
+                Doubles b = widen(v + j + way * LANES);
+                sums[1][way] += a * b, sums[2][way] += b * b;
+            }
+        }
+    for (int kind = 0; kind < SUMS; kind++)
+        out[kind] = total(sums[same ? 0 : kind]);
+    for (; j < count; j++)
+        out[0] += (double)u[j] * u[j], out[1] += (double)u[j] * v[j], out[2] += (double)v[j] * v[j];
+}
 
 static void one_piece(void *on, int64_t task) {
     const Trees *trees = on;
@@ -251,26 +273,20 @@ static void one_piece(void *on, int64_t task) {
             break;
         block -= blocks_of(width);
     }
-    int64_t from = lane * width + block * BLOCK, count = length_of(width, block * BLOCK), j = 0;
+    int64_t from = lane * width + block * BLOCK, count = length_of(width, block * BLOCK);
     const float *u = (const float *)given(trees->frame, leaf)->data + from;
     const float *v = (const float *)given(trees->frame, trees->leaves + leaf)->data + from;
-    Doubles square[WAYS] = {0}, product[WAYS] = {0};
-    for (; j + LANES * WAYS <= count; j += LANES * WAYS)
-        for (int way = 0; way < WAYS; way++) {
-            Doubles a = widen(u + j + way * LANES), b = widen(v + j + way * LANES);
-            square[way] += a * a, product[way] += a * b;
-        }
-    double *out = trees->parts + 2 * task;
-    out[0] = total(square), out[1] = total(product);
-    for (; j < count; j++)
-        out[0] += (double)u[j] * u[j], out[1] += (double)u[j] * v[j];
+    if (u == v)
+        one_stretch_of_two(u, v, count, 1, trees->parts + SUMS * task);
+    else
+        one_stretch_of_two(u, v, count, 0, trees->parts + SUMS * task);
 }
 
-/* (leaves of u, leaves of v) -> (|u|^2, <u, v>). */
+/* (leaves of u, leaves of v) -> (|u|^2, <u, v>, |v|^2). */
 XLA_FFI_Error *tree_products(XLA_FFI_CallFrame *frame) {
     if (is_question(frame))
         return 0;
-    if (frame->args.size % 2 || frame->rets.size != 2 || !all_are(frame, 0, frame->args.size, XLA_FFI_DataType_F32))
+    if (frame->args.size % 2 || frame->rets.size != SUMS || !all_are(frame, 0, frame->args.size, XLA_FFI_DataType_F32))
         return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "tree_products takes two trees of float32");
     Trees trees = {frame, frame->args.size / 2, count_of(wanted(frame, 0)), 0, 0};
     int64_t entries = 0;
@@ -278,15 +294,15 @@ XLA_FFI_Error *tree_products(XLA_FFI_CallFrame *frame) {
         int64_t count = count_of(given(frame, leaf));
         trees.blocks += blocks_of(count / trees.lanes), entries += 2 * count;
     }
-    trees.parts = malloc(sizeof(double) * (2 * trees.lanes * trees.blocks + 1));
+    trees.parts = malloc(sizeof(double) * (SUMS * trees.lanes * trees.blocks + 1));
     if (!trees.parts)
         return no_memory(frame);
     share_out(frame, one_piece, &trees, trees.lanes * trees.blocks, entries);
     for (int64_t lane = 0; lane < trees.lanes; lane++)
-        for (int kind = 0; kind < 2; kind++) {
+        for (int kind = 0; kind < SUMS; kind++) {
             double sum = 0.0;
             for (int64_t block = 0; block < trees.blocks; block++)
-                sum += trees.parts[2 * (lane * trees.blocks + block) + kind];
+                sum += trees.parts[SUMS * (lane * trees.blocks + block) + kind];
             ((float *)wanted(frame, kind)->data)[lane] = (float)sum;
         }
     free(trees.parts);

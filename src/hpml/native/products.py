@@ -65,8 +65,9 @@ def combined_rows(
 
 def tree_sums(
     left: Sequence[Float[Array, "..."]], right: Sequence[Float[Array, "..."]]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """|u|^2 and <u, v> of two trees' leaves, float32. Only where `available`, on the CPU."""
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """|u|^2, <u, v> and |v|^2 of two trees' leaves, float32. Only where `available`, on the CPU."""
     out = jax.ShapeDtypeStruct((), jnp.float32)
-    square, product = jax.ffi.ffi_call("hpml_tree_products", (out, out), vmap_method="broadcast_all")(*left, *right)
-    return square, product
+    call = jax.ffi.ffi_call("hpml_tree_products", (out, out, out), vmap_method="broadcast_all")
+    square, product, other = call(*left, *right)
+    return square, product, other

@@ -117,14 +117,14 @@ def hodge_projection(
         change = None if every == 1 else jax.tree.map(jnp.zeros_like, params)
         if residual == "adjust":
             jax.eval_shape(lambda p: history_init(p, history), params)  # refuses what no mode can work with
-            return HodgeState(None, None, None, change, zero, diagnostics)
+            return HodgeState(None, None, None, change, diagnostics)
         # One more row where the sample before the newest is needed and may not be kept.
         spare = refresh + probes + (residual == "optimistic" and (keep != "recent" or probes > 0))
-        like = jax.eval_shape(lambda p: treat.packed(p, leaf_metric(metric, p)), params)
+        like = jax.eval_shape(lambda p: treat.packed(leaf_metric(metric, p), p, p)[0], params)
         ring = history_init(like, history, keep, spare, seed)
         chart = empty_span(history, sum(leaf.size for leaf in jax.tree.leaves(params)))
         fit = projector.local_init(history, chart.basis.shape[-1], jax.random.key(seed))
-        return HodgeState(ring, chart, fit, change, zero, diagnostics)
+        return HodgeState(ring, chart, fit, change, diagnostics)
 
     def update(
         updates: Tree,

@@ -40,7 +40,7 @@ def push_probes(
     params: Tree,
     field: Tree,
     field_fn: Callable[[Tree], Tree],
-    pack: Callable[[Tree], Tree],
+    pack: Callable[[Tree, Tree], tuple[Tree, ...]],
     metric: Leaves,
     key: Array,
     asked: Array,
@@ -62,8 +62,9 @@ def push_probes(
         else:
             way = _unit(_normal(jax.random.fold_in(draw_key, number), params))
         point = jax.tree.map(lambda x, v: (x + length * v).astype(x.dtype), params, way)
-        value = jax.tree.map(jnp.negative, field_fn(point))
-        packed = pack(point), pack(value)
+        gradients = field_fn(point)
+        value = jax.tree.map(jnp.negative, gradients)
+        packed = pack(point, gradients)[:2]
         check_like(history, packed[1], "The result of field_fn")
         answer = jax.tree.map(lambda a, b: a - b, value, field)
         along = _inner(answer, ahead)

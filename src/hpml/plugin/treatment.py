@@ -26,7 +26,7 @@ from hpml.geometry.history import (
     row_products,
 )
 from hpml.geometry.leaves import Leaves, Tree, leaf_metric
-from hpml.geometry.sketch import Sketched, sketch, worth_sketching
+from hpml.geometry.sketch import Sketched, flat_sketches, sketch, worth_sketching
 from hpml.geometry.span import SpanChart, encode, encode_gap, path_return, row_coefficients, span_of
 from hpml.plugin.adjust import rotate_field
 from hpml.plugin.probes import Probes, push_probes
@@ -67,16 +67,15 @@ class Diagnostics(NamedTuple):
 
 
 class HodgeState(NamedTuple):
-    """The history, its chart, the projector's fit, the change held since the last look, |change|_M^2, and diagnostics.
+    """The history, its chart, the projector's fit, the change held since the last look, and diagnostics.
 
-    With "adjust" only the last three. `change` is None where every update looks anew.
+    With "adjust" only the last two. `change` is None where every update looks anew.
     """
 
     history: History | None
     chart: SpanChart | None
     fit: Any
     change: Tree
-    length: Scalar
     diagnostics: Diagnostics
 
 
@@ -99,44 +98,48 @@ class Treatment(NamedTuple):
     sketch: int | None
     seed: int
 
-    def packed(self, tree: Tree, metric: Leaves) -> Tree:
-        """A tree as the history holds it."""
-        whole = ravel_pytree(tree)[0] if self.flat else tree
-        if not worth_sketching(tree, self.sketch):
-            return whole
-        assert self.sketch is not None
-        return Sketched(whole, sketch(whole, self.sketch, metric, self.seed))
+    def packed(self, metric: Leaves, params: Tree, grads: Tree, gap: Tree = None) -> tuple[Tree, Tree, Tree]:
+        """A point, the ascent field there and half the difference of its halves, as the history holds such."""
+        trees, scales = ((params, grads), (1.0, -1.0)) if gap is None else ((params, grads, gap), (1.0, -1.0, 1.0))
+        sketched = worth_sketching(params, self.sketch)
+        if sketched and self.flat:
+            assert self.sketch is not None
+            out: list[Tree] = [*flat_sketches(trees, scales, 2, self.sketch, self.seed)]
+        else:
+            out = [params, jax.tree.map(jnp.negative, grads), *trees[2:]]
+            out = [ravel_pytree(tree)[0] for tree in out] if self.flat else out
+        if sketched and not self.flat:
+            assert self.sketch is not None
+            out = [Sketched(tree, sketch(tree, self.sketch, metric, self.seed)) for tree in out]
+        return out[0], out[1], None if gap is None else out[2]
 
     def update(
         self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool | None = None
     ) -> tuple[Tree, HodgeState]:
         """Gradients with the treated residual, and the next state."""
         metric = leaf_metric(self.metric, params)
-        field = jax.tree.map(jnp.negative, grads)
         old = state.diagnostics
         turn: Any = True if self.every == 1 or hold is False else old.step % self.every == 0
         gap = None
         if halves is not None:  # a function, so that it costs nothing where nobody looks; of the ascent field: b - a
             both = halves if callable(halves) else (lambda: halves)
             gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *both())  # noqa: E731
-        held = hold is True and self.every > 1
-        if held:
-            history, chart, fit, change, _, seen = state
+        if hold is True and self.every > 1:
+            history, chart, fit, change, seen = state
         elif self.residual == "adjust":
             change, seen = self.adjust(turn, grads, gap, state, params, field_fn, metric)
             history, chart, fit = None, None, None
         else:
-            history, chart, fit, change, seen = self.project(turn, field, gap, state, params, field_fn, metric)
+            history, chart, fit, change, seen = self.project(turn, grads, gap, state, params, field_fn, metric)
 
         # What is held from an earlier look may fit this update badly: the angle is checked at each.
-        energy, along = metric.square_and_product(grads, change)
+        energy, along, length = metric.products(grads, change)
         along = -along
-        length = state.length if held else metric.inner(change, change)
         w = blend_weight(energy, along, length, self.safeguard)
         changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), grads, change)
         seen = seen._replace(step=old.step + 1, angle=_single(angle_between(energy, w * along, w**2 * length)))
         kept = None if self.every == 1 else change
-        return changed, HodgeState(history, chart, fit, kept, _single(length), seen)
+        return changed, HodgeState(history, chart, fit, kept, seen)
 
     def adjust(
         self, turn: Any, grads: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
@@ -163,14 +166,15 @@ class Treatment(NamedTuple):
         return when(turn, look, lambda: (state.change, old))
 
     def project(
-        self, turn: Any, field: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
+        self, turn: Any, grads: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
     ) -> tuple[History, SpanChart, Any, Tree, Diagnostics]:
         """A change that lies in the span of the history."""
         assert state.history is not None
         assert state.chart is not None
         ring: History = state.history
         old = state.diagnostics
-        pack = lambda tree: self.packed(tree, metric)  # noqa: E731
+        field = jax.tree.map(jnp.negative, grads)
+        pack = lambda *sample: self.packed(metric, *sample)  # noqa: E731
         before, seen_before = ring.newest, ring.count > 0
         due = jnp.asarray(turn) & ((old.step // self.every + 1) % self.refresh == 0)
         if self.probes.number:
@@ -178,15 +182,15 @@ class Treatment(NamedTuple):
             ring = push_probes(ring, self.probes, params, field, field_fn, pack, metric, key, due)
 
         def sample() -> tuple[Tree, Tree, Products, Scalar]:
-            x, F, G = pack(params), pack(field), None
+            x, F, G = pack(params, grads, None if gap is None else gap())
             spread: Scalar = jnp.zeros((), jnp.float32)
             check_like(ring, x, "params")
             check_like(ring, F, "grads")
-            if gap is not None:
-                G = pack(gap())
+            if isinstance(G, Sketched):  # the metric is in the image
+                spread = _single(Leaves(None, None).inner(G.image, G.image))
+            elif gap is not None:
                 check_like(ring, G, "halves")
-                whole = G.whole if isinstance(G, Sketched) else G
-                spread = _single(metric.inner(whole, whole))
+                spread = _single(metric.inner(G, G))
             return x, F, products_with(ring, x, F, metric, G), spread
 
         def nothing() -> tuple[Tree, Tree, Products, Scalar]:
@@ -200,7 +204,12 @@ class Treatment(NamedTuple):
         def look() -> tuple[Tree, Diagnostics]:
             here = row_products(ring, ring.newest)
             point, f = encode(chart, ring, here)
-            R = self.residual_at(fit, point, f)
+            fields = f.astype(jnp.result_type(float))[None]
+            if gap is not None:
+                g = encode_gap(chart, products).astype(fields.dtype)
+                fields = jnp.stack([fields[0], fields[0] + g, fields[0] - g])
+            # All at once: what is near the point is looked for once.
+            R, *halves = jax.vmap(lambda f: self.residual_at(fit, point, f))(fields)
             if self.residual == "drop":
                 change = -self.share * R
             elif self.residual == "optimistic":
@@ -213,15 +222,13 @@ class Treatment(NamedTuple):
                     size = metric.inner(field, field)
                     reach = jnp.where(size > 0, self.stride * (entries / jnp.where(size > 0, size, 1.0)) ** 0.5, 0.0)
                 ahead = jax.tree.map(lambda p, v: (p + reach * v).astype(p.dtype), params, field)
-                field_ahead = jax.tree.map(jnp.negative, field_fn(ahead))
-                ahead, field_ahead = pack(ahead), pack(field_ahead)
+                ahead, field_ahead, _ = pack(ahead, field_fn(ahead))
                 check_like(ring, field_ahead, "The result of field_fn")
                 R_ahead = self.residual_at(fit, *encode(chart, ring, products_with(ring, ahead, field_ahead, metric)))
                 change = self.share * (R_ahead - R)
             now = seen._replace(residual_energy=_single(R @ R), energy=_single(here.energy))
             if gap is not None:
-                own, g = f.astype(R.dtype), encode_gap(chart, products).astype(R.dtype)
-                R_a, R_b = (self.residual_at(fit, point, half) for half in (own + g, own - g))
+                R_a, R_b = halves
                 now = now._replace(noise=_share(spread, here.energy), clean_energy=_single(R_a @ R_b))
             step = combine_rows(ring, chart.rows, *row_coefficients(chart, change), x)
             step = step.whole if isinstance(step, Sketched) else step
