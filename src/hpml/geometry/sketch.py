@@ -66,10 +66,9 @@ def flat_sketches(
 
 def _folds_in_xla(
     trees: Sequence[Tree], scales: Sequence[float], kept: int, width: int, seed: int
-) -> tuple[Float[Array, "trees width"], Float[Array, "kept d"]]:
+) -> tuple[Float[Array, "trees width"], Sequence[Float[Array, " d"]]]:
     flat = [scale * ravel_pytree(tree)[0] for tree, scale in zip(trees, scales, strict=True)]
-    images = jnp.stack([sketch(whole, width, seed=seed)[0] for whole in flat])
-    return images, jnp.stack(flat[:kept]) if kept else jnp.zeros((0, flat[0].size), images.dtype)
+    return jnp.stack([sketch(whole, width, seed=seed)[0] for whole in flat]), flat[:kept]
 
 
 def worth_sketching(tree: Tree, width: int | None) -> bool:

@@ -18,7 +18,6 @@ typedef struct {
     const float *scales;   /* (trees) */
     uint32_t seed;
     float *images; /* (lanes, trees, width) */
-    float *wholes; /* (lanes, kept, size) */
 } Folds;
 
 /* The sign bits of entries first, first + 1, ...: the top bit of a hash of their numbers (MurmurHash3's finaliser). */
@@ -62,9 +61,9 @@ static void one_stretch(void *on, int64_t task) {
             int64_t inside = lane * (all->starts[leaf + 1] - begin) + from - begin;
             for (int64_t tree = 0; tree < all->trees; tree++) {
                 const float *values = given(all->frame, 2 + tree * all->leaves + leaf)->data;
-                float *copy = tree < all->kept ? all->wholes + (lane * all->kept + tree) * all->size + from : 0;
+                float *copy = tree < all->kept ? wanted(all->frame, 1 + tree)->data : 0;
                 add_signed(values + inside, all->scales[tree], signs + from - turn, stop - from,
-                           sums[tree] + from - turn, copy);
+                           sums[tree] + from - turn, copy ? copy + lane * all->size + from : 0);
             }
             from = stop;
         }
@@ -73,18 +72,18 @@ static void one_stretch(void *on, int64_t task) {
         memcpy(all->images + (lane * all->trees + tree) * all->width + place, sums[tree], sizeof(float) * places);
 }
 
-/* (scales, seed, leaves of the first tree, of the second, ...) -> (images, wholes): see `sketch.py`. */
+/* (scales, seed, leaves of the first tree, of the second, ...) -> (images, the first in one piece, the second, ...): see `sketch.py`. */
 XLA_FFI_Error *signed_folds(XLA_FFI_CallFrame *frame) {
     if (is_question(frame))
         return 0;
-    if (frame->args.size < 3 || frame->rets.size != 2 || wanted(frame, 0)->rank < 2 || wanted(frame, 1)->rank < 2 ||
+    if (frame->args.size < 3 || frame->rets.size < 1 || wanted(frame, 0)->rank < 2 ||
         given(frame, 0)->dtype != XLA_FFI_DataType_F32 || given(frame, 1)->dtype != XLA_FFI_DataType_U32 ||
         !all_are(frame, 2, frame->args.size - 2, XLA_FFI_DataType_F32))
         return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "signed_folds takes scales, a seed and float32 leaves");
-    const XLA_FFI_Buffer *images = wanted(frame, 0), *wholes = wanted(frame, 1);
+    const XLA_FFI_Buffer *images = wanted(frame, 0);
     int64_t trees = images->dims[images->rank - 2], leaves = (frame->args.size - 2) / trees;
-    Folds all = {frame, trees, leaves, wholes->dims[wholes->rank - 2], 1, 0, images->dims[images->rank - 1], 0, 0,
-                 given(frame, 0)->data, *(const uint32_t *)given(frame, 1)->data, images->data, wholes->data};
+    Folds all = {frame, trees, leaves, frame->rets.size - 1, 1, 0, images->dims[images->rank - 1], 0, 0,
+                 given(frame, 0)->data, *(const uint32_t *)given(frame, 1)->data, images->data};
     for (int64_t axis = 0; axis + 2 < images->rank; axis++)
         all.lanes *= images->dims[axis];
     if (trees > TREES || trees * leaves != frame->args.size - 2 || all.kept > trees)

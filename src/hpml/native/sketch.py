@@ -23,14 +23,14 @@ def available() -> bool:
 
 def signed_folds(
     trees: Sequence[Sequence[Float[Array, "..."]]], scales: Sequence[float], width: int, seed: int, kept: int
-) -> tuple[Float[Array, "trees width"], Float[Array, "kept d"]]:
+) -> tuple[Float[Array, "trees width"], Sequence[Float[Array, " d"]]]:
     """The images of trees times their scales, given as float32 leaves, and the first few of them in one piece each.
 
     Up to eight trees, whose leaves have the same sizes. Only where `available`, on the CPU.
     """
     size = sum(leaf.size for leaf in trees[0])
-    out = (jax.ShapeDtypeStruct((len(trees), width), jnp.float32), jax.ShapeDtypeStruct((kept, size), jnp.float32))
+    out = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((len(trees), width), *[(size,)] * kept)]
     call = jax.ffi.ffi_call("hpml_signed_folds", out, vmap_method="broadcast_all")
     leaves = [leaf for tree in trees for leaf in tree]
-    images, wholes = call(jnp.asarray(scales, jnp.float32), jnp.asarray(seed % 2**32, jnp.uint32), *leaves)
+    images, *wholes = call(jnp.asarray(scales, jnp.float32), jnp.asarray(seed % 2**32, jnp.uint32), *leaves)
     return images, wholes
