@@ -312,6 +312,20 @@ def test_halves_report_the_noise():
     np.testing.assert_allclose(state.diagnostics.clean_energy, float(jnp.sum((3.0 * S @ x) ** 2)), rtol=1e-2)
 
 
+@pytest.mark.parametrize("flat", [False, True])
+def test_sketches_report_the_noise_nearly_and_refuse_halves_of_another_shape(flat):
+    rng = np.random.default_rng(0)
+    x, g, noise = ({"a": jnp.asarray(rng.normal(size=(60, 40))), "b": jnp.asarray(rng.normal(size=9))} for _ in "xgn")
+    transformation = hodge_projection(history=4, flat=flat, sketch=513)
+    both = lambda sign: jax.tree.map(lambda u, v: u + sign * 0.5 * v, g, noise)  # noqa: E731
+    _, state = jax.jit(transformation.update)(g, transformation.init(x), x, halves=(both(1), both(-1)))
+    lengths = [sum(float(jnp.vdot(leaf, leaf)) for leaf in tree.values()) for tree in (noise, g)]
+    assert float(state.diagnostics.noise) == pytest.approx(0.25 * lengths[0] / lengths[1], rel=0.2)
+    other = {"a": jnp.ones((60, 41)), "b": jnp.ones(9)}
+    with pytest.raises(ValueError, match="shape"):
+        transformation.update(g, state, x, halves=(other, other))
+
+
 @pytest.mark.parametrize("kind", ["graph", "neural"])
 def test_the_papers_settings(kind):
     chain = optax.chain(ctde_hpml(kind, history=8), optax.sgd(0.1))

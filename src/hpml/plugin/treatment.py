@@ -4,6 +4,7 @@ The history's buffers never go through a conditional. What may be skipped reads 
 or one vector of length d; the buffers are written outside, in place when they are donated.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -100,17 +101,17 @@ class Treatment(NamedTuple):
 
     def packed(self, metric: Leaves, params: Tree, grads: Tree, gap: Tree = None) -> tuple[Tree, Tree, Tree]:
         """A point, the ascent field there and half the difference of its halves, as the history holds such."""
-        trees, scales = ((params, grads), (1.0, -1.0)) if gap is None else ((params, grads, gap), (1.0, -1.0, 1.0))
-        sketched = worth_sketching(params, self.sketch)
-        if sketched and self.flat:
-            assert self.sketch is not None
-            out: list[Tree] = [*flat_sketches(trees, scales, 2, self.sketch, self.seed)]
+        trees = (params, grads) if gap is None else (params, grads, gap)
+        width = self.sketch if worth_sketching(params, self.sketch) else None
+        out: Sequence[Tree]
+        if self.flat and width is not None:
+            out = flat_sketches(trees, (1.0, -1.0, 1.0)[: len(trees)], 2, width, self.seed)
         else:
             out = [params, jax.tree.map(jnp.negative, grads), *trees[2:]]
-            out = [ravel_pytree(tree)[0] for tree in out] if self.flat else out
-        if sketched and not self.flat:
-            assert self.sketch is not None
-            out = [Sketched(tree, sketch(tree, self.sketch, metric, self.seed)) for tree in out]
+            if self.flat:
+                out = [ravel_pytree(tree)[0] for tree in out]
+            elif width is not None:
+                out = [Sketched(tree, sketch(tree, width, metric, self.seed)) for tree in out]
         return out[0], out[1], None if gap is None else out[2]
 
     def update(
@@ -186,10 +187,11 @@ class Treatment(NamedTuple):
             spread: Scalar = jnp.zeros((), jnp.float32)
             check_like(ring, x, "params")
             check_like(ring, F, "grads")
+            if gap is not None and not (isinstance(G, Sketched) and G.whole is None):
+                check_like(ring, G, "halves")
             if isinstance(G, Sketched):  # the metric is in the image
                 spread = _single(Leaves(None, None).inner(G.image, G.image))
             elif gap is not None:
-                check_like(ring, G, "halves")
                 spread = _single(metric.inner(G, G))
             return x, F, products_with(ring, x, F, metric, G), spread
 
