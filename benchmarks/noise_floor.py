@@ -3,9 +3,10 @@
     python benchmarks/noise_floor.py [--seeds 5] [--count 1000]
 
 The oracle is told what nobody knows: the whole swirl, which it subtracts, the size of the noise, and the true error, by
-which it chooses length and variance. It then fits gradients to what is left, a quadratic potential without a prior plus
-a squared-exponential one. Any projector has to find the same gradients from more unknowns. Beside it stand the kernel
-projector's errors with noise and without, on the same points and held-out points; ratios are to its noise-free error.
+which it chooses length and variance. It then fits gradients to what is left, a quadratic potential with a wide prior
+plus a squared-exponential one. Any projector has to find the same gradients from more unknowns. Beside it stand the
+kernel projector's errors with noise and without, on the same points and held-out points; ratios are to its noise-free
+error.
 """
 
 import argparse

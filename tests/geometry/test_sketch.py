@@ -7,7 +7,7 @@ import pytest
 
 from hpml.geometry.history import combine_rows, history_init, history_push
 from hpml.geometry.leaves import Leaves
-from hpml.geometry.sketch import Sketched, sketch, worth_sketching
+from hpml.geometry.sketch import Sketched, flat_sketches, sketch, worth_sketching
 
 WIDTH = 509  # a prime
 DRAW = np.random.default_rng(0)
@@ -84,3 +84,8 @@ def test_a_sketched_history_has_the_matrices_of_the_images_and_the_rows_of_the_v
     a, b = DRAW.normal(size=(2, 6))
     got = combine_rows(history, jnp.arange(6), jnp.asarray(a), jnp.asarray(b), both(jnp.zeros(4500)))
     np.testing.assert_allclose(got.whole, a @ points + b @ field, atol=1e-4)
+
+
+def test_trees_that_differ_are_refused():
+    with pytest.raises(ValueError, match="same tree structure"):
+        flat_sketches([{"a": jnp.zeros(5000)}, {"a": jnp.zeros(4999)}], (1.0, 1.0), 2, 509)

@@ -1,8 +1,8 @@
 /* What the plug-in asks of C: inner products and combinations of many long vectors from one reading of them.
  *
  * It is called inside XLA's programs for the CPU, by XLA's foreign function interface, and shares XLA's threads. Entries
- * are float32, differences and sums of products float64. A sum is cut into blocks at the same entries every time, and the blocks are
- * added in their order: a result depends neither on the number of threads nor on who did what.
+ * are float32, differences and sums of products float64. A sum is cut into blocks at the same entries every time, and
+ * the blocks are added in their order: a result depends neither on the number of threads nor on who did what.
  */
 #include <string.h>
 

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from hpml.native.xla import callable_from_xla
 
 SOURCE = Path(__file__).with_name("sketch.c")
-TREES = 8
 
 Array = jax.Array | np.ndarray
 
