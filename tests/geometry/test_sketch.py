@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpml.geometry.history import combine_rows, history_init, history_push
+from hpml.geometry.history import combine_rows, history_init, history_push, products_with, push_products
 from hpml.geometry.leaves import Leaves
-from hpml.geometry.sketch import Sketched, flat_sketches, sketch, worth_sketching
+from hpml.geometry.sketch import Sketched, flat_sketches, from_brief, sketch, to_brief, worth_sketching
+from hpml.geometry.span import on_steps, span_of
 
 WIDTH = 509  # a prime
 DRAW = np.random.default_rng(0)
@@ -83,9 +84,54 @@ def test_a_sketched_history_has_the_matrices_of_the_images_and_the_rows_of_the_v
     np.testing.assert_allclose(history.matrices, short.matrices, rtol=1e-6, atol=1e-5)
     a, b = DRAW.normal(size=(2, 6))
     got = combine_rows(history, jnp.arange(6), jnp.asarray(a), jnp.asarray(b), both(jnp.zeros(4500)))
-    np.testing.assert_allclose(got.whole, a @ points + b @ field, atol=1e-4)
+    np.testing.assert_allclose(got, a @ points + b @ field, atol=1e-4)
 
 
 def test_trees_that_differ_are_refused():
     with pytest.raises(ValueError, match="same tree structure"):
         flat_sketches([{"a": jnp.zeros(5000)}, {"a": jnp.zeros(4999)}], (1.0, 1.0), 2, 509)
+
+
+def test_brief_numbers_are_right_to_one_part_in_256_whatever_their_size():
+    values = jnp.asarray(DRAW.normal(size=5000) * 10.0 ** DRAW.uniform(-30, 30, 5000), jnp.float32)
+    np.testing.assert_allclose(from_brief(to_brief(values)), values, rtol=2**-8)
+    assert jnp.isnan(from_brief(to_brief(jnp.array([jnp.nan]))))[0]
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+@pytest.mark.parametrize("pushes", [2, 4, 11])
+def test_brief_rows_of_steps_give_the_combination_of_the_points(monkeypatch, compiler, pushes):
+    """Far from the origin too, where the points themselves in 16 bits would say nothing, and past a torn sample."""
+    if not compiler:
+        for module in ("history", "sketch"):
+            monkeypatch.setattr(f"hpml.geometry.{module}.available", lambda: False)
+    d, n = 4500, 5
+    points = 50.0 + jnp.cumsum(jnp.asarray(DRAW.normal(size=(pushes, d)), jnp.float32), 0)
+    grads = jnp.asarray(DRAW.normal(size=(pushes, d)), jnp.float32)
+    history = history_init(Sketched(jnp.zeros(d, jnp.uint16), (jnp.zeros(WIDTH),)), n, spare=2, latest=jnp.zeros(d))
+
+    @jax.jit
+    def push(history, x, g):
+        (point, field), step = flat_sketches([x, g], (1.0, -1.0), 2, WIDTH, before=history.latest)
+        row = point._replace(whole=step)
+        products = products_with(history, row, field, Leaves(None, None))
+        return push_products(history, row, field, products, latest=point.whole)
+
+    for i, (x, g) in enumerate(zip(points, grads, strict=True)):
+        if i == pushes - 1:
+            history = push(history, x + 7.0, g.at[3].set(jnp.nan))
+        history = push(history, x, g)
+    np.testing.assert_array_equal(history.latest, points[-1])
+    chart, *_ = span_of(history)
+    a, b = DRAW.normal(size=(2, n)) * np.asarray(chart.mask)
+    a -= chart.mask * a.sum() / max(int(chart.mask.sum()), 1)
+    found = combine_rows(history, chart.rows, on_steps(chart, history.times, jnp.asarray(a)), jnp.asarray(b), None)
+    order = np.argsort(np.where(chart.mask, history.times[chart.rows], 10**6))[: min(n, pushes)]
+    kept = slice(pushes - len(order), pushes)
+    expected = a[order] @ np.asarray(points[kept], np.float64) - b[order] @ np.asarray(grads[kept], np.float64)
+    assert np.linalg.norm(found - expected) < 0.004 * np.linalg.norm(expected)
+
+
+def test_steps_need_every_sample():
+    with pytest.raises(ValueError, match="recent"):
+        history_init(Sketched(jnp.zeros(9, jnp.uint16), (jnp.zeros(3),)), 4, "thinned", latest=jnp.zeros(9))

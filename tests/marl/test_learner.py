@@ -77,3 +77,5 @@ def test_an_agents_gradient_is_scaled_down_on_its_own():
     out, _ = clip.update(slopes, clip.init(slopes))
     np.testing.assert_allclose(out["a"], [[0.6, 0.0], [0.3, 0.0]], rtol=1e-6)
     np.testing.assert_allclose(out["b"], [[0.8], [0.4]], rtol=1e-6)
+    told, _ = clip.update(slopes, clip.init(slopes), norms=jnp.array([10.0, 1.0]))
+    np.testing.assert_allclose(told["b"], [[0.4], [0.4]], rtol=1e-6)

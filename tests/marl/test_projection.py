@@ -1,5 +1,6 @@
 """The projection inside training: only the actors' direction changes, one look an update, seeds do not meet."""
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,18 @@ def test_one_step_an_update_looks_every_time():
     (learner, _), _ = train(ProjectionSettings("graph", history=4, refresh=2), training=replace(SETTINGS, passes=1))
     assert learner.projection.change is None
     assert learner.projection.history.count.tolist() == [UPDATES] * len(KEYS)
+
+
+@pytest.mark.parametrize("kind", ["none", "graph"])
+def test_an_update_writes_every_part_of_a_learner_where_it_was(kind):
+    """A part that an update does not use would be left out, and all behind it would be copied from place to place."""
+    trainer = Trainer(SPEC, MAPPO(), SETTINGS, make_projection(ProjectionSettings(kind, history=4), SETTINGS, 2))
+    learner = trainer.init(KEYS[0])
+    rollout = play(trainer, learner.actors)
+    text = jax.jit(trainer.update, donate_argnums=0).lower(learner, rollout).compile().as_text()
+    pairs = re.findall(r"\{(\d+)\}: \((\d+), \{\}", text.split("\n", 1)[0])
+    big = [i for i, leaf in enumerate(jax.tree.leaves(learner)) if leaf.size > 4]
+    assert {(str(i), str(i)) for i in big} <= set(pairs)
 
 
 def game(x):

@@ -158,6 +158,10 @@ def test_a_combination_of_rows(rows, count, width, seed):
     found = combined_rows(X, F, x, which, a, b)
     expected = a.astype(np.float64) @ (X[which].astype(np.float64) - x) + b.astype(np.float64) @ F[which]
     np.testing.assert_allclose(found, expected, atol=1e-4)
+    brief_X, brief_F = (rows.astype(jnp.bfloat16) for rows in (X, F))
+    found = combined_rows(brief_X.view(np.uint16), brief_F.view(np.uint16), None, which, a, b)
+    expected = a.astype(np.float64) @ brief_X[which].astype(np.float64) + b @ brief_F[which].astype(np.float64)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_a_combination_reads_no_row_that_does_not_count_and_each_lane_its_own():

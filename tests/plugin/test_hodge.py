@@ -118,6 +118,24 @@ def test_a_share_of_the_residual_is_kept_and_what_the_history_cannot_see_is_unto
     assert np.linalg.norm(change) > 0
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_lengths_of_each_agent_are_those_of_what_came_and_what_went(share):
+    turn = lambda x: {"a": 0.3 * x["a"] + x["b"][:, None], "b": 0.3 * x["b"] - x["a"].sum(1)}  # noqa: E731
+    transformation = hodge_projection(LinearProjector(), 8, 4, share=share, agents=True)
+    rng = np.random.default_rng(0)
+    x = {"a": jnp.asarray(rng.normal(size=(3, 2))), "b": jnp.asarray(rng.normal(size=3))}
+    state = transformation.init(x)
+    for _ in range(8):
+        x = jax.tree.map(lambda v: v + rng.normal(size=v.shape), x)
+        grads = turn(x)
+        changed, state = jax.jit(transformation.update)(grads, state, x)
+        for found, tree in zip(state.lengths, (grads, changed), strict=True):
+            expected = np.linalg.norm(np.concatenate([tree["a"], tree["b"][:, None]], 1), axis=1)
+            np.testing.assert_allclose(found, expected, rtol=1e-4)
+    moved = np.abs(state.lengths[0] - state.lengths[1]).max()
+    assert moved > 0.01 if share else moved == 0
+
+
 def test_a_straight_path_identifies_nothing():
     d = 50
     points = jnp.linspace(0, 1, 40)[:, None] * jnp.ones(d)
@@ -350,6 +368,8 @@ def test_the_papers_settings(kind):
         (lambda: hodge_projection(safeguard=1.0), "safeguard"),
         (lambda: hodge_projection(residual="extragradient"), "lookahead"),
         (lambda: hodge_projection().init({}), "empty tree"),
+        (lambda: hodge_projection(agents=True, metric=Diagonal(np.ones(2))), "agents"),
+        (lambda: hodge_projection(agents=True).init({"a": jnp.ones((2, 3)), "b": jnp.ones(3)}), "first axis"),
         (lambda: hodge_projection(residual="adjust").init({}), "empty tree"),
         (lambda: hodge_projection().init(jnp.zeros(2, int)), "floating"),
         (lambda: hodge_projection().update(jnp.zeros(2), hodge_projection().init(jnp.zeros(2))), "params"),

@@ -5,7 +5,8 @@ The buffers are the parameters' own pytree with a leading row axis. Three matric
     D[i, j] = |x_i - x_j|_M^2,    A[i, j] = <F_i, x_j - x_i>_M,    Q[i, j] = <F_i, F_j>_M,
 
 which do not change when all points move together. They are all that a chart needs (`span.py`). Where the trees are
-`Sketched`, a row's short image lies beside it, and the matrices are those of the images.
+`Sketched`, a row's short image lies beside it, and the matrices are those of the images. The rows themselves then serve
+for combinations alone: of consecutive samples they may be brief, the field and the steps from point to point.
 """
 
 import functools
@@ -21,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.leaves import Leaves, Tree, leaf_metric
-from hpml.geometry.sketch import Sketched
+from hpml.geometry.sketch import Sketched, from_brief
 from hpml.native.products import available, combined_rows, row_sums
 
 KEEP = ("recent", "reservoir", "thinned")
@@ -40,6 +41,7 @@ class History(eqx.Module):
     """Samples (x_i, F_i) in `rows` rows, of which at most `capacity` are kept. The last row is for what is left out.
 
     - `points`, `field`: the parameters' tree with a leading axis of rows.
+    - `latest`: the last point in full, where rows of `points` hold the step to it from the point before; else None.
     - `rolling`: D, A and Q, each as a float32 sum of two parts: float64 would not survive in a float32 program.
     - `times`: the push that wrote each row, -1 where it is empty.
     - `kept`: the rows that the way of keeping points holds now.
@@ -50,6 +52,7 @@ class History(eqx.Module):
 
     points: Tree
     field: Tree
+    latest: Tree
     rolling: Float[Array, "2 3 rows rows"]
     times: Int[Array, " rows"]
     kept: Bool[Array, " rows"]
@@ -95,12 +98,15 @@ def no_products(rows: int, gap: bool) -> Products:
         return Products(zero, zero, zero, zero, none, *((zero, zero) if gap else ()))
 
 
-def empty_row(history: History) -> tuple[Tree, Tree]:
-    """A point and a field of zeros, like those of one row."""
-    return jax.tree.map(lambda buffer: jnp.zeros_like(buffer[0]), (history.points, history.field))
+def empty_row(history: History) -> tuple[Tree, Tree, Tree]:
+    """A point and a field of zeros, like those of one row, and the last point."""
+    points, field = jax.tree.map(lambda buffer: jnp.zeros_like(buffer[0]), (history.points, history.field))
+    return points, field, history.latest
 
 
-def history_init(params: Tree, capacity: int, keep: str = "recent", spare: int = 1, key: Any = 0) -> History:
+def history_init(
+    params: Tree, capacity: int, keep: str = "recent", spare: int = 1, key: Any = 0, latest: Tree = None
+) -> History:
     """An empty history for parameters like these.
 
     - `capacity`: the most samples that are kept.
@@ -108,18 +114,23 @@ def history_init(params: Tree, capacity: int, keep: str = "recent", spare: int =
       grow geometrically, from the newest back to the first.
     - `spare`: rows beyond the capacity, at least one; rows that a fit uses stay untouched for that many pushes.
     - `key`: a seed or a key of two words, for the reservoir.
+    - `latest`: where rows are to hold steps, some point in full; `params` then is like what is pushed. Only for
+      "recent": no step from sample to sample may be missing.
     """
     if capacity < 2:
         raise ValueError(f"A history needs a capacity of at least 2, got {capacity}: one sample compares with nothing.")
     if keep not in KEEP:
         raise ValueError(f'keep must be "recent", "reservoir" or "thinned", got {keep!r}.')
+    if latest is not None and keep != "recent":
+        raise ValueError(f'Steps lead from one sample to the next: keep must be "recent" for them, got {keep!r}.')
     leaves = jax.tree.leaves(params)
     if not leaves or sum(math.prod(jnp.shape(leaf)) for leaf in leaves) == 0:
         raise ValueError("The parameters are an empty tree: a history needs at least one array with entries.")
+    jax.tree.map(_buffer_dtype, latest)
     rows = capacity + max(int(spare), 1) + 1
 
     def buffer(leaf: Any) -> Array:
-        return jnp.zeros((rows, *jnp.shape(leaf)), _buffer_dtype(leaf))
+        return jnp.zeros((rows, *jnp.shape(leaf)), _buffer_dtype(leaf) if latest is None else leaf.dtype)
 
     if not isinstance(key, int | np.integer):
         key = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
@@ -128,6 +139,7 @@ def history_init(params: Tree, capacity: int, keep: str = "recent", spare: int =
     return History(
         points=jax.tree.map(buffer, params),
         field=jax.tree.map(buffer, params),
+        latest=jax.tree.map(jnp.zeros_like, latest),
         rolling=jnp.zeros((2, 3, rows, rows), jnp.float32),
         times=jnp.full(rows, -1, jnp.int32),
         kept=jnp.zeros(rows, bool),
@@ -150,10 +162,13 @@ def history_push(history: History, params: Tree, field: Tree, metric: Any = None
     return push_products(history, params, field, products_with(history, params, field, leaf_metric(metric, params)))
 
 
-def push_products(history: History, params: Tree, field: Tree, products: Products, when: Any = True) -> History:
+def push_products(
+    history: History, params: Tree, field: Tree, products: Products, when: Any = True, latest: Tree = None
+) -> History:
     """The history with one more sample whose inner products are known; as it was where `when` is false.
 
-    Such a push writes zeros into the last row. A conditional would have to hand the buffers through, and copies them.
+    Then zeros go into the last row: a conditional would have to hand the buffers through, and copies them. Where rows
+    hold steps, `params` has the step from `history.latest`, and `latest` is the point.
     """
     slot, kept = _choose_row(history)
     rows = jnp.arange(len(history.times))
@@ -179,6 +194,7 @@ def push_products(history: History, params: Tree, field: Tree, products: Product
     return History(
         points=jax.tree.map(write, history.points, params),
         field=jax.tree.map(write, history.field, field),
+        latest=jax.tree.map(lambda old, new: jnp.where(finite, new, old), history.latest, latest),
         rolling=rolling,
         times=jnp.where((rows == slot) & finite, history.count, history.times),
         kept=jnp.where(finite, kept, history.kept),
@@ -307,43 +323,53 @@ def row_products(history: History, row: Int[Array, ""]) -> Products:
 def combine_rows(
     history: History, rows: Int[Array, " n"], on_points: Float[Array, " n"], on_field: Float[Array, " n"], at: Tree
 ) -> Tree:
-    """sum_i a_i (x_i - x) + b_i F_i over these rows, a tree like the parameters, with x = `at`.
+    """sum_i a_i (x_i - x) + b_i F_i over these rows, a tree like the parameters, with x = `at`; no image of it.
 
     The rounding of a X - (sum a) x is that of points perturbed by one unit in their last place, the accuracy that the
-    points have themselves, so the sum runs on the buffers as they are.
+    points have themselves, so the sum runs on the buffers as they are. Where rows hold steps the a_i are those of steps
+    (`span.on_steps`), and there is no x.
     """
 
     def leaf(X: Array, F: Array, x: Any) -> Array:
-        a, b = on_points.astype(X.dtype), on_field.astype(X.dtype)
-        given = (X, F, jnp.asarray(x, X.dtype), rows, a, b)
-        if X.dtype == jnp.float32 and available():
+        dtype = jnp.promote_types(X.dtype, jnp.float32)
+        a, b = on_points.astype(dtype), on_field.astype(dtype)
+        given = (X, F, jnp.asarray(x, dtype) if history.latest is None else None, rows, a, b)
+        if dtype == jnp.float32 and available():
             return jax.lax.platform_dependent(*given, cpu=_combine_in_c, default=_combine_in_xla)
         return _combine_in_xla(*given)
 
-    return jax.tree.map(leaf, history.points, history.field, at)
+    trees = (history.points, history.field, at)
+    return jax.tree.map(leaf, *(tree.whole if isinstance(tree, Sketched) else tree for tree in trees))
 
 
-def _combine_in_c(X: Array, F: Array, x: Array, rows: Array, a: Array, b: Array) -> Array:
-    return combined_rows(X.reshape(len(X), -1), F.reshape(len(F), -1), x.reshape(-1), rows, a, b).reshape(x.shape)
+def _combine_in_c(X: Array, F: Array, x: Array | None, rows: Array, a: Array, b: Array) -> Array:
+    x = None if x is None else x.reshape(-1)
+    return combined_rows(X.reshape(len(X), -1), F.reshape(len(F), -1), x, rows, a, b).reshape(X.shape[1:])
 
 
-def _combine_in_xla(X: Array, F: Array, x: Array, rows: Array, a: Array, b: Array) -> Array:
+def _combine_in_xla(X: Array, F: Array, x: Array | None, rows: Array, a: Array, b: Array) -> Array:
     total = _combine_few(X, F, rows, a, b) if len(rows) <= FEW_ROWS else _combine_all(X, F, rows, a, b)
-    return total - a.sum() * x
+    return total if x is None else total - a.sum() * x
 
 
 def _combine_all(X: Array, F: Array, rows: Array, a: Array, b: Array) -> Array:
     """A product with the whole buffers; the rows that do not count have the coefficient 0."""
-    a, b = (jnp.zeros(len(X), X.dtype).at[rows].add(c) for c in (a, b))
-    return (a @ X.reshape(len(X), -1) + b @ F.reshape(len(F), -1)).reshape(X.shape[1:])
+    shape = X.shape[1:]
+    a, b = (jnp.zeros(len(X), c.dtype).at[rows].add(c) for c in (a, b))
+    X, F = (_in_full(B.reshape(len(B), -1), a.dtype) for B in (X, F))
+    return (a @ X + b @ F).reshape(shape)
+
+
+def _in_full(rows: Array, dtype: Any) -> Array:
+    return from_brief(rows, dtype) if rows.dtype == jnp.uint16 else rows
 
 
 @jax.custom_batching.custom_vmap
 def _combine_few(X: Array, F: Array, rows: Array, a: Array, b: Array) -> Array:
     """One loop over the entries in which every row that counts is read once, and no other."""
-    total = jnp.zeros(X.shape[1:], X.dtype)
+    total = jnp.zeros(X.shape[1:], a.dtype)
     for i in range(len(rows)):
-        x, f = (jax.lax.dynamic_index_in_dim(B, rows[i], 0, keepdims=False) for B in (X, F))
+        x, f = (_in_full(jax.lax.dynamic_index_in_dim(B, rows[i], 0, keepdims=False), a.dtype) for B in (X, F))
         total = total + (a[i] * x + b[i] * f)
     return total
 
@@ -365,7 +391,8 @@ def check_like(history: History, tree: Tree, name: str) -> None:
     for leaf, buffer in zip(jax.tree.leaves(tree), jax.tree.leaves(history.points), strict=True):
         if jnp.shape(leaf) != buffer.shape[1:]:
             raise ValueError(f"{name} has a leaf of shape {jnp.shape(leaf)}, the history holds {buffer.shape[1:]}.")
-        _buffer_dtype(leaf)
+        if history.latest is None:
+            _buffer_dtype(leaf)
 
 
 def _buffer_dtype(leaf: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
+from jaxtyping import Float, Shaped, UInt16
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.leaves import Leaves, Tree
@@ -49,26 +49,51 @@ def sketch(tree: Tree, width: int = WIDTH, metric: Leaves | None = None, seed: i
     return (folded, *columns)
 
 
+def to_brief(values: Float[Array, "..."]) -> UInt16[Array, "..."]:
+    """Numbers in 16 bits, right to 0.4 %: the bits of a bfloat16, as XLA's CPU backend turns whole arrays of those."""
+    return jax.lax.bitcast_convert_type(values.astype(jnp.bfloat16), jnp.uint16)
+
+
+def from_brief(bits: UInt16[Array, "..."], dtype: Any = jnp.float32) -> Float[Array, "..."]:
+    """The numbers again."""
+    return jax.lax.bitcast_convert_type(bits, jnp.bfloat16).astype(dtype)
+
+
 def flat_sketches(
-    trees: Sequence[Tree], scales: Sequence[float], kept: int, width: int = WIDTH, seed: int = 0
-) -> list[Sketched]:
-    """The images of like trees times their scales, and each of the first `kept` as one vector; of the others None."""
+    trees: Sequence[Tree],
+    scales: Sequence[float],
+    kept: int,
+    width: int = WIDTH,
+    seed: int = 0,
+    before: Float[Array, " d"] | None = None,
+) -> tuple[list[Sketched], UInt16[Array, " d"] | None]:
+    """The images of like trees times their scales, and each of the first `kept` as one vector; of the others None.
+
+    With another vector `before` the first tree minus that comes as well, and both the difference and the vectors behind
+    the first are brief.
+    """
     given = [[jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)] for tree in trees]
     if len({tuple(leaf.shape for leaf in leaves) for leaves in given}) > 1:
         raise ValueError("Parameters, gradients and halves need the same tree structure and shapes.")
-    run: Any = functools.partial(_folds_in_xla, scales=scales, kept=kept, width=width, seed=seed)
+    dtypes = [
+        jnp.result_type(*leaves) if i == 0 or before is None else jnp.uint16 for i, leaves in enumerate(given[:kept])
+    ]
+    options: dict[str, Any] = {"scales": scales, "width": width, "seed": seed, "kept": dtypes}
+    run: Any = functools.partial(_folds_in_xla, **options)
     if available() and all(leaf.dtype == jnp.float32 for leaves in given for leaf in leaves):
-        in_c = functools.partial(signed_folds, scales=scales, kept=kept, width=width, seed=seed)
+        in_c = functools.partial(signed_folds, **options)
         run = functools.partial(jax.lax.platform_dependent, cpu=in_c, default=run)
-    images, wholes = run(given)
-    return [Sketched(wholes[i] if i < kept else None, (image,)) for i, image in enumerate(images)]
+    images, wholes, step = run(given, before)
+    return [Sketched(wholes[i] if i < kept else None, (image,)) for i, image in enumerate(images)], step
 
 
 def _folds_in_xla(
-    trees: Sequence[Tree], scales: Sequence[float], kept: int, width: int, seed: int
-) -> tuple[Float[Array, "trees width"], Sequence[Float[Array, " d"]]]:
+    trees: Sequence[Tree], before: Any, scales: Sequence[float], kept: Sequence[Any], width: int, seed: int
+) -> tuple[Float[Array, "trees width"], Sequence[Shaped[Array, " d"]], UInt16[Array, " d"] | None]:
     flat = [scale * ravel_pytree(tree)[0] for tree, scale in zip(trees, scales, strict=True)]
-    return jnp.stack([sketch(whole, width, seed=seed)[0] for whole in flat]), flat[:kept]
+    wholes = [to_brief(v) if dtype == jnp.uint16 else v for v, dtype in zip(flat, kept, strict=False)]
+    step = None if before is None else to_brief(flat[0] - before)
+    return jnp.stack([sketch(whole, width, seed=seed)[0] for whole in flat]), wholes, step
 
 
 def worth_sketching(tree: Tree, width: int | None) -> bool:

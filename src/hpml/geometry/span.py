@@ -99,6 +99,19 @@ def row_coefficients(
         return (c[:n] - _mean(c[None, :n], m)[0]) * m, c[n:] * m
 
 
+def on_steps(chart: SpanChart, times: Int[Array, " rows"], on_points: Float[Array, " n"]) -> Float[Array, " n"]:
+    """The coefficients of the steps to each row from the one before in time, for those of the points, whose sum is 0.
+
+    A step counts for every point that comes after it. The oldest row's leads to all of them, so that its own is 0.
+    """
+    at = jnp.where(chart.mask, times[chart.rows], -1)
+    oldest = at == jnp.min(jnp.where(chart.mask, at, jnp.iinfo(at.dtype).max))
+    with jax.enable_x64(True):
+        after = (at[None] >= at[:, None]) & chart.mask[None]
+        sums = _apply(after.astype(jnp.float64), on_points.astype(jnp.float64))
+        return jnp.where(chart.mask & ~oldest, sums, 0.0)
+
+
 def path_return(history: History, chart: SpanChart) -> Float[Array, ""]:
     """How far the chart's points come back to where they were, in [0, 1]: what can identify circulation.
 

@@ -18,7 +18,7 @@ from hpml.marl.env import Observation, Spec
 from hpml.marl.networks import Actor, Critic, init_actors, init_critic
 from hpml.marl.optimiser import actor_optimiser, agent_norms, critic_optimiser
 from hpml.marl.policy import Played, allowed, chosen
-from hpml.marl.projection import after_looks, between_looks, projection_logs
+from hpml.marl.projection import after_looks, at_rest, between_looks, projection_logs
 from hpml.marl.rollout import Batch, Rollout, Seen, cut, schedule, see, take, with_book
 from hpml.marl.settings import Settings
 from hpml.marl.surrogate import joint_field
@@ -96,7 +96,7 @@ class Trainer:
         return Learner(
             actors,
             critic,
-            None if self.projection is None else self.projection.init(actors),
+            None if self.projection is None else at_rest(self.projection.init(actors)),
             self.actor_optimiser.init(actors),
             self.critic_optimiser.init(critic),
             new_scale(spec.agents),
@@ -155,9 +155,14 @@ class Trainer:
         finite = jnp.all(
             jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((learner.actors, learner.critic, logs))])
         )
-        learner = eqx.tree_at(lambda x: x.updates, learner, learner.updates + 1)
         if isinstance(learner.projection, HodgeState):
             logs |= projection_logs(learner.projection)
+        learner = eqx.tree_at(
+            lambda x: (x.updates, x.projection),
+            learner,
+            (learner.updates + 1, at_rest(learner.projection)),
+            is_leaf=lambda x: x is None,
+        )
         return learner, Report(logs, FieldSample(before, halves), finite)
 
     def _rewards(self, learner: Learner, rollout: Rollout) -> tuple[Array, Scale, Array]:
@@ -233,8 +238,8 @@ class Trainer:
         halves, logs = algorithm.gradients(actors, batch, settings, move, key)
         gradients = jax.tree.map(lambda g: 0.5 * (g[0] + g[1]), halves)
         logs = jax.tree.map(lambda x: jnp.mean(x, 0), logs)
-        logs["gradient"] = optax.global_norm(gradients) if settings.share else agent_norms(gradients)
-        projection = learner.projection
+        raw, projection = gradients, learner.projection
+        lengths: Any = None
         if self.projection is not None:
             field_fn = joint_field(algorithm, batch, settings)
             gradients, projection = self.projection.update(
@@ -245,7 +250,13 @@ class Trainer:
                 halves=lambda: tuple(jax.tree.map(lambda g, i=i: g[i], halves) for i in range(2)),
                 hold=hold,
             )
-        updates, actor_state = self.actor_optimiser.update(gradients, learner.actor_state, actors)
+            lengths = projection.lengths if isinstance(projection, HodgeState) else None
+        # From the projection where it has them: what it changed then need not be written to be measured.
+        if lengths is None and not settings.share:
+            lengths = agent_norms(raw), agent_norms(gradients)
+        logs["gradient"] = optax.global_norm(raw) if lengths is None else lengths[0]
+        norms = None if lengths is None else lengths[1]
+        updates, actor_state = self.actor_optimiser.update(gradients, learner.actor_state, actors, norms=norms)
         actors = optax.apply_updates(actors, updates)
 
         loss, slope = jax.value_and_grad(algorithm.critic_loss)(critic, batch, settings)

@@ -140,7 +140,7 @@ class Instrument:
         """Like trees as one vector each, of their own entries or short."""
         if not worth_sketching(trees[0], self.sketch):
             return [ravel_pytree(tree)[0] for tree in trees]
-        return [each.image[0] for each in flat_sketches(trees, [1.0] * len(trees), 0, self.sketch)]
+        return [each.image[0] for each in flat_sketches(trees, [1.0] * len(trees), 0, self.sketch)[0]]
 
     def _renew(self, small: History, chart: SpanChart, fit: Any, _: Shares) -> tuple[SpanChart, Any, Shares]:
         """A new chart and fit of the history, whose buffers are not needed."""

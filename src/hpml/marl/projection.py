@@ -41,7 +41,7 @@ class ProjectionSettings:
     share: float = 1.0
     """How much of the fitted residual is treated, 0 to 1; not for "adjust"."""
     history: int = 12
-    """Samples kept, one an update; the memory is 2 (history + refresh) numbers a parameter."""
+    """Samples kept, one an update; the memory is 2 (history + refresh) numbers a parameter, brief with a sketch."""
     keep: Literal["recent", "reservoir", "thinned"] = "recent"
     """Which samples are kept."""
     refresh: int = 8
@@ -103,6 +103,7 @@ def make_projection(
         cross_fit=not (settings.kind == "neural" and paper),
         flat=True,
         sketch=settings.sketch or None,
+        agents=not training.share,
     )
 
 
@@ -115,7 +116,16 @@ def after_looks(looked: Any, state: Any) -> Any:
     """The whole state again, from what it was after the look and what has become of the part."""
     if not isinstance(state, HodgeState):
         return state
-    return looked._replace(change=state.change, diagnostics=state.diagnostics)
+    return state._replace(history=looked.history, chart=looked.chart, fit=looked.fit)
+
+
+def at_rest(state: Any) -> Any:
+    """A projection's state between two updates: the next one begins with a look and needs nothing held from before.
+
+    An input that a program does not use is no donation either: XLA would match the buffers behind it to wrong outputs,
+    and copy them.
+    """
+    return state._replace(change=None, lengths=None) if isinstance(state, HodgeState) else state
 
 
 def projection_logs(state: HodgeState | None) -> dict[str, Array]:

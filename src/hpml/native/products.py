@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from hpml.native.xla import callable_from_xla
 
@@ -46,21 +46,23 @@ def row_sums(
 
 
 def combined_rows(
-    X: Float[Array, "rows d"],
-    F: Float[Array, "rows d"],
-    x: Float[Array, " d"],
+    X: Shaped[Array, "rows d"],
+    F: Shaped[Array, "rows d"],
+    x: Float[Array, " d"] | None,
     which: Int[Array, " n"],
     on_points: Float[Array, " n"],
     on_field: Float[Array, " n"],
 ) -> Float[Array, " d"]:
-    """sum_i a_i (x_i - x) + b_i F_i over some rows, float32; of a row with a_i = b_i = 0 nothing is read.
+    """sum_i a_i (x_i - x) + b_i F_i over some rows; of a row with a_i = b_i = 0 nothing is read.
 
+    The rows are float32 or brief (`geometry.sketch.to_brief`), the rest and the result float32. Without an x it is 0.
     Only where `available`, on the CPU.
     """
     call = jax.ffi.ffi_call(
         "hpml_row_combination", jax.ShapeDtypeStruct(X.shape[1:], jnp.float32), vmap_method="broadcast_all"
     )
-    return call(X, F, x, which.astype(jnp.int32), on_points, on_field)
+    at = jnp.zeros(0, jnp.float32) if x is None else x
+    return call(X, F, at, which.astype(jnp.int32), on_points, on_field)
 
 
 def tree_sums(

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "xla/ffi/api/c_api.h"
 
@@ -71,6 +72,23 @@ static void share_out(
     while (atomic_load(&job->done) < tasks)
         sched_yield(); /* somebody is in the middle of a task */
     leave(job);
+}
+
+/* ---- Numbers of 16 bits: the upper half of a float32 (bfloat16) ---- */
+
+static inline __attribute__((always_inline)) float from_brief(uint16_t brief) {
+    uint32_t bits = (uint32_t)brief << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+/* The nearest one, of two the even one. What is not a number stays none. */
+static inline __attribute__((always_inline)) uint16_t to_brief(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    uint16_t nearest = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+    return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (uint16_t)(bits >> 16 | 0x40u) : nearest;
 }
 
 /* ---- What XLA hands over ---- */

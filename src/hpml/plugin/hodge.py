@@ -46,6 +46,7 @@ def hodge_projection(
     cross_fit: bool = False,
     flat: bool = False,
     sketch: int | None = None,
+    agents: bool = False,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Treat the circulating part of a joint update.
@@ -73,7 +74,10 @@ def hodge_projection(
       of many arrays; they need one dtype, and M = I.
     - `sketch`: take inner products from images of so many entries, an odd number such as 32,771, where the parameters
       have four times as many or more. A push then reads no history, only the direction does: half of the time. The
-      products deviate by 0.8 % of the two lengths at that number, and the change by some per cent. None: exact.
+      products deviate by 0.8 % of the two lengths at that number, and the change by some per cent. With `flat` and
+      "recent" rows have 16 bits a number. None: exact.
+    - `agents`: the first axis of every leaf counts the agents: `lengths` of the state then has the length of each one's
+      part, raw and changed, for a clip that follows. It comes with the angle, from one reading; M = I.
     - `seed`: for the reservoir, for probes, for sketches and for the projector's own draws.
 
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
@@ -105,26 +109,31 @@ def hodge_projection(
         cross_fit,
         flat,
         sketch,
+        agents,
         seed,
     )
     if flat and metric is not None:
         raise ValueError("flat works in M = I: leave the metric out, or flat.")
+    if agents and metric is not None:
+        raise ValueError("agents asks for lengths in M = I: leave the metric out, or agents.")
     needs_field = residual in ("extragradient", "adjust") or probes > 0
 
     def init(params: Tree) -> HodgeState:
         zero, none = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
         diagnostics = Diagnostics(none, none, zero, zero, zero, zero, zero, zero, zero, zero)
         change = None if every == 1 else jax.tree.map(jnp.zeros_like, params)
+        lengths = jnp.zeros((2, _agents_of(params)), jnp.float32) if agents else None
         if residual == "adjust":
             jax.eval_shape(lambda p: history_init(p, history), params)  # refuses what no mode can work with
-            return HodgeState(None, None, None, change, diagnostics)
+            return HodgeState(None, None, None, change, diagnostics, lengths)
         # One more row where the sample before the newest is needed and may not be kept.
         spare = refresh + probes + (residual == "optimistic" and (keep != "recent" or probes > 0))
-        like = jax.eval_shape(lambda p: treat.packed(leaf_metric(metric, p), p, p)[0], params)
-        ring = history_init(like, history, keep, spare, seed)
+        latest = treat.latest(params, keep)
+        like = jax.eval_shape(lambda p: treat.packed(leaf_metric(metric, p), latest, p, p)[0], params)
+        ring = history_init(like, history, keep, spare, seed, latest)
         chart = empty_span(history, sum(leaf.size for leaf in jax.tree.leaves(params)))
         fit = projector.local_init(history, chart.basis.shape[-1], jax.random.key(seed))
-        return HodgeState(ring, chart, fit, change, diagnostics)
+        return HodgeState(ring, chart, fit, change, diagnostics, lengths)
 
     def update(
         updates: Tree,
@@ -147,6 +156,13 @@ def hodge_projection(
         return treat.update(updates, state, params, field_fn, halves, hold)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _agents_of(params: Tree) -> int:
+    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(params)}
+    if len(sizes) != 1 or () in sizes:
+        raise ValueError("agents needs leaves whose first axis is as long as there are agents, the same for all.")
+    return sizes.pop()[0]
 
 
 def _check(

@@ -40,7 +40,7 @@ def push_probes(
     params: Tree,
     field: Tree,
     field_fn: Callable[[Tree], Tree],
-    pack: Callable[[Tree, Tree], tuple[Tree, ...]],
+    pack: Callable[[History, Tree, Tree], tuple[Tree, ...]],
     metric: Leaves,
     key: Array,
     asked: Array,
@@ -56,7 +56,7 @@ def push_probes(
     angles = angles.at[0].set(0.0)  # the first goes along F, and its answer gives the plane
     ahead = _unit(field)
 
-    def evaluate(number: Array, angle: Array, across: Tree) -> Any:
+    def evaluate(ring: History, number: Array, angle: Array, across: Tree) -> Any:
         if probes.directions == "plane":
             way = jax.tree.map(lambda u, v: jnp.cos(angle) * u + jnp.sin(angle) * v, ahead, across)
         else:
@@ -64,25 +64,25 @@ def push_probes(
         point = jax.tree.map(lambda x, v: (x + length * v).astype(x.dtype), params, way)
         gradients = field_fn(point)
         value = jax.tree.map(jnp.negative, gradients)
-        packed = pack(point, gradients)[:2]
-        check_like(history, packed[1], "The result of field_fn")
+        row, there, _, latest = pack(ring, point, gradients)
+        check_like(history, there, "The result of field_fn")
         answer = jax.tree.map(lambda a, b: a - b, value, field)
         along = _inner(answer, ahead)
         turned = _unit(jax.tree.map(lambda g, u: g - along * u, answer, ahead))
         across = jax.tree.map(lambda new, old: jnp.where(number == 0, new, old), turned, across)
-        return *packed, across
+        return row, there, latest, across
 
     def push(carry: tuple[History, Tree], at: tuple[Array, Array]) -> tuple[tuple[History, Tree], None]:
         ring, across = carry
-        point, value, across = when(
-            asked, lambda across: evaluate(*at, across), lambda across: (*empty_row(ring), across), across
+        point, value, latest, across = when(
+            asked, lambda across: evaluate(ring, *at, across), lambda across: (*empty_row(ring), across), across
         )
         products = when(
             asked,
             lambda: products_with(ring, point, value, metric),
             lambda: no_products(len(ring.times), False),
         )
-        return (push_products(ring, point, value, products, asked), across), None
+        return (push_products(ring, point, value, products, asked, latest), across), None
 
     nothing = jax.tree.map(jnp.zeros_like, field)
     (history, _), _ = jax.lax.scan(push, (history, nothing), (jnp.arange(probes.number), angles))

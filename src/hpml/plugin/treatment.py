@@ -4,7 +4,6 @@ The history's buffers never go through a conditional. What may be skipped reads 
 or one vector of length d; the buffers are written outside, in place when they are donated.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -28,7 +27,7 @@ from hpml.geometry.history import (
 )
 from hpml.geometry.leaves import Leaves, Tree, leaf_metric
 from hpml.geometry.sketch import Sketched, flat_sketches, sketch, worth_sketching
-from hpml.geometry.span import SpanChart, encode, encode_gap, path_return, row_coefficients, span_of
+from hpml.geometry.span import SpanChart, encode, encode_gap, on_steps, path_return, row_coefficients, span_of
 from hpml.plugin.adjust import rotate_field
 from hpml.plugin.probes import Probes, push_probes
 from hpml.plugin.safeguard import angle_between, blend_weight
@@ -70,7 +69,8 @@ class Diagnostics(NamedTuple):
 class HodgeState(NamedTuple):
     """The history, its chart, the projector's fit, the change held since the last look, and diagnostics.
 
-    With "adjust" only the last two. `change` is None where every update looks anew.
+    With "adjust" none of the first three. `change` is None where every update looks anew. `lengths`, where asked for:
+    of each agent's part of the last update, raw and changed.
     """
 
     history: History | None
@@ -78,6 +78,7 @@ class HodgeState(NamedTuple):
     fit: Any
     change: Tree
     diagnostics: Diagnostics
+    lengths: Float[Array, "2 agents"] | None = None
 
 
 class Treatment(NamedTuple):
@@ -97,22 +98,36 @@ class Treatment(NamedTuple):
     cross_fit: bool
     flat: bool
     sketch: int | None
+    agents: bool
     seed: int
 
-    def packed(self, metric: Leaves, params: Tree, grads: Tree, gap: Tree = None) -> tuple[Tree, Tree, Tree]:
-        """A point, the ascent field there and half the difference of its halves, as the history holds such."""
+    def packed(
+        self, metric: Leaves, latest: Tree, params: Tree, grads: Tree, gap: Tree = None
+    ) -> tuple[Tree, Tree, Tree, Tree]:
+        """A point, the ascent field there and half the difference of its halves, as the history holds such.
+
+        Where a history holds steps, the point is the step from its `latest`, and comes in full at the end.
+        """
         trees = (params, grads) if gap is None else (params, grads, gap)
         width = self.sketch if worth_sketching(params, self.sketch) else None
-        out: Sequence[Tree]
+        out: list[Tree]
         if self.flat and width is not None:
-            out = flat_sketches(trees, (1.0, -1.0, 1.0)[: len(trees)], 2, width, self.seed)
+            scales = (1.0, -1.0, 1.0)[: len(trees)]
+            out, step = flat_sketches(trees, scales, 2, width, self.seed, latest)
+            if latest is not None:
+                latest, out[0] = out[0].whole, out[0]._replace(whole=step)
         else:
             out = [params, jax.tree.map(jnp.negative, grads), *trees[2:]]
             if self.flat:
                 out = [ravel_pytree(tree)[0] for tree in out]
             elif width is not None:
                 out = [Sketched(tree, sketch(tree, width, metric, self.seed)) for tree in out]
-        return out[0], out[1], None if gap is None else out[2]
+        return out[0], out[1], None if gap is None else out[2], latest
+
+    def latest(self, params: Tree, keep: str) -> Tree:
+        """What a history of steps begins with; None where points are held in full."""
+        brief = self.flat and keep == "recent" and worth_sketching(params, self.sketch)
+        return jnp.zeros_like(ravel_pytree(params)[0]) if brief else None
 
     def update(
         self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool | None = None
@@ -126,7 +141,7 @@ class Treatment(NamedTuple):
             both = halves if callable(halves) else (lambda: halves)
             gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *both())  # noqa: E731
         if hold is True and self.every > 1:
-            history, chart, fit, change, seen = state
+            history, chart, fit, change, seen, _ = state
         elif self.residual == "adjust":
             change, seen = self.adjust(turn, grads, gap, state, params, field_fn, metric)
             history, chart, fit = None, None, None
@@ -134,13 +149,22 @@ class Treatment(NamedTuple):
             history, chart, fit, change, seen = self.project(turn, grads, gap, state, params, field_fn, metric)
 
         # What is held from an earlier look may fit this update badly: the angle is checked at each.
-        energy, along, length = metric.products(grads, change)
+        parts = jnp.stack((jax.vmap(metric.products) if self.agents else metric.products)(grads, change))
+        energy, along, length = jnp.sum(parts, 1) if self.agents else parts
         along = -along
         w = blend_weight(energy, along, length, self.safeguard)
         changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), grads, change)
         seen = seen._replace(step=old.step + 1, angle=_single(angle_between(energy, w * along, w**2 * length)))
         kept = None if self.every == 1 else change
-        return changed, HodgeState(history, chart, fit, kept, seen)
+        return changed, HodgeState(history, chart, fit, kept, seen, self.lengths(parts, w))
+
+    def lengths(self, parts: Float[Array, "3 ..."], w: Scalar) -> Float[Array, "2 agents"] | None:
+        """|g| and |g - w u| of each agent, from |g|^2, <g, u> and |u|^2."""
+        if not self.agents:
+            return None
+        square, product, other = parts
+        changed = jnp.maximum(square - 2.0 * w * product + w**2 * other, 0.0)
+        return jnp.sqrt(jnp.stack([square, changed])).astype(jnp.float32)
 
     def adjust(
         self, turn: Any, grads: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
@@ -175,15 +199,15 @@ class Treatment(NamedTuple):
         ring: History = state.history
         old = state.diagnostics
         field = jax.tree.map(jnp.negative, grads)
-        pack = lambda *sample: self.packed(metric, *sample)  # noqa: E731
+        pack = lambda ring, *sample: self.packed(metric, ring.latest, *sample)  # noqa: E731
         before, seen_before = ring.newest, ring.count > 0
         due = jnp.asarray(turn) & ((old.step // self.every + 1) % self.refresh == 0)
         if self.probes.number:
             key = jax.random.fold_in(jax.random.PRNGKey(self.seed), old.step)
             ring = push_probes(ring, self.probes, params, field, field_fn, pack, metric, key, due)
 
-        def sample() -> tuple[Tree, Tree, Products, Scalar]:
-            x, F, G = pack(params, grads, None if gap is None else gap())
+        def sample() -> tuple[Tree, Tree, Tree, Products, Scalar]:
+            x, F, G, latest = pack(ring, params, grads, None if gap is None else gap())
             spread: Scalar = jnp.zeros((), jnp.float32)
             check_like(ring, x, "params")
             check_like(ring, F, "grads")
@@ -193,13 +217,13 @@ class Treatment(NamedTuple):
                 spread = _single(Leaves(None, None).inner(G.image, G.image))
             elif gap is not None:
                 spread = _single(metric.inner(G, G))
-            return x, F, products_with(ring, x, F, metric, G), spread
+            return x, F, latest, products_with(ring, x, F, metric, G), spread
 
-        def nothing() -> tuple[Tree, Tree, Products, Scalar]:
+        def nothing() -> tuple[Tree, Tree, Tree, Products, Scalar]:
             return *empty_row(ring), no_products(len(ring.times), gap is not None), jnp.zeros((), jnp.float32)
 
-        x, F, products, spread = when(turn, sample, nothing)
-        ring = push_products(ring, x, F, products, turn)
+        x, F, latest, products, spread = when(turn, sample, nothing)
+        ring = push_products(ring, x, F, products, turn, latest)
         chart, fit, seen = self.fit_when(due, ring, state)
         ring = lock_kept(ring, due)
 
@@ -224,7 +248,7 @@ class Treatment(NamedTuple):
                     size = metric.inner(field, field)
                     reach = jnp.where(size > 0, self.stride * (entries / jnp.where(size > 0, size, 1.0)) ** 0.5, 0.0)
                 ahead = jax.tree.map(lambda p, v: (p + reach * v).astype(p.dtype), params, field)
-                ahead, field_ahead, _ = pack(ahead, field_fn(ahead))
+                ahead, field_ahead, *_ = pack(ring, ahead, field_fn(ahead))
                 check_like(ring, field_ahead, "The result of field_fn")
                 R_ahead = self.residual_at(fit, *encode(chart, ring, products_with(ring, ahead, field_ahead, metric)))
                 change = self.share * (R_ahead - R)
@@ -232,8 +256,10 @@ class Treatment(NamedTuple):
             if gap is not None:
                 R_a, R_b = halves
                 now = now._replace(noise=_share(spread, here.energy), clean_energy=_single(R_a @ R_b))
-            step = combine_rows(ring, chart.rows, *row_coefficients(chart, change), x)
-            step = step.whole if isinstance(step, Sketched) else step
+            on_points, on_field = row_coefficients(chart, change)
+            if ring.latest is not None:
+                on_points = on_steps(chart, ring.times, on_points)
+            step = combine_rows(ring, chart.rows, on_points, on_field, x)
             if self.flat:
                 step = ravel_pytree(params)[1](step)
             return jax.tree.map(lambda u, f: u.astype(f.dtype), step, field), now
@@ -244,7 +270,8 @@ class Treatment(NamedTuple):
     def fit_when(self, due: Array, ring: History, state: HodgeState) -> tuple[SpanChart, Any, Diagnostics]:
         """A new chart and fit where they are due; no vector of length d goes through the conditional."""
         precise = all(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(ring.points))
-        small = eqx.tree_at(lambda h: (h.points, h.field), ring, (None, None))
+        long = lambda h: (h.points, h.field, h.latest)  # noqa: E731
+        small = eqx.tree_at(long, ring, (None, None, None), is_leaf=lambda x: x is None)
 
         def renew(small: History, chart: SpanChart, fit: Any, seen: Diagnostics) -> Any:
             chart, points, field = span_of(small, chart, precise)
