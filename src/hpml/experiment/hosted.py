@@ -205,7 +205,7 @@ class HostedCourse(Course):
         if self.spec.conventions:
             columns.append(switch_columns(add(played.switches)))
         if self._meter is not None:
-            columns.append(self._meter.observe(jax.tree.map(lambda x: x[:, None], report.field)))
+            columns.append(self._meter.observe(report.field))
         return Leg(merge(*columns), finite[None])
 
     def _play(

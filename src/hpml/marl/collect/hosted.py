@@ -118,11 +118,15 @@ def look_up(seen: Observation, side: int) -> tuple[Observation, Any]:
 def learn_all(
     trainer: Trainer, learner: Learner, parts: tuple[Any, ...], running: Any, book: Any
 ) -> tuple[Learner, Report, Tally]:
-    """An update of every seed, and what was played; `parts` are those of a `Rollout`, seeds second."""
+    """An update of every seed, and what was played; `parts` are those of a `Rollout`, seeds second.
+
+    The report's field has an axis of updates, one long, as that of several updates would have.
+    """
 
     def one(learner: Learner, parts: tuple[Any, ...], running: Any) -> tuple[Learner, Report, Tally]:
         rollout = Rollout(*parts)
         learner, report = trainer.update(learner, rollout, book)
-        return learner, report, tally(rollout, running)
+        field = jax.tree.map(lambda x: x[None], report.field)
+        return learner, Report(report.logs, field, report.finite), tally(rollout, running)
 
     return jax.vmap(one, in_axes=(0, 1, 0))(learner, parts, running)
