@@ -136,6 +136,19 @@ def test_lengths_of_each_agent_are_those_of_what_came_and_what_went(share):
     assert moved > 0.01 if share else moved == 0
 
 
+@pytest.mark.parametrize("projector", [KernelProjector(), GraphProjector(), NeuralProjector()])
+@pytest.mark.parametrize("options", [{}, {"residual": "adjust"}, {"every": 2, "agents": True}])
+def test_a_fresh_state_may_be_donated(projector, options):
+    """JAX refuses a buffer that is donated twice."""
+    x = {"a": jnp.ones((2, 3)), "b": jnp.ones(2)}
+    transformation = hodge_projection(projector, 4, 2, **options)
+    step = jax.jit(lambda state, x: transformation.update(x, state, x, field_fn=lambda x: x), donate_argnums=0)
+    state = transformation.init(x)
+    for _ in range(2):
+        changed, state = step(state, x)
+    assert jnp.isfinite(changed["a"]).all()
+
+
 def test_a_straight_path_identifies_nothing():
     d = 50
     points = jnp.linspace(0, 1, 40)[:, None] * jnp.ones(d)

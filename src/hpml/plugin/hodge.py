@@ -125,7 +125,7 @@ def hodge_projection(
         lengths = jnp.zeros((2, _agents_of(params)), jnp.float32) if agents else None
         if residual == "adjust":
             jax.eval_shape(lambda p: history_init(p, history), params)  # refuses what no mode can work with
-            return HodgeState(None, None, None, change, diagnostics, lengths)
+            return _apart(HodgeState(None, None, None, change, diagnostics, lengths))
         # One more row where the sample before the newest is needed and may not be kept.
         spare = refresh + probes + (residual == "optimistic" and (keep != "recent" or probes > 0))
         latest = treat.latest(params, keep)
@@ -133,7 +133,7 @@ def hodge_projection(
         ring = history_init(like, history, keep, spare, seed, latest)
         chart = empty_span(history, sum(leaf.size for leaf in jax.tree.leaves(params)))
         fit = projector.local_init(history, chart.basis.shape[-1], jax.random.key(seed))
-        return HodgeState(ring, chart, fit, change, diagnostics, lengths)
+        return _apart(HodgeState(ring, chart, fit, change, diagnostics, lengths))
 
     def update(
         updates: Tree,
@@ -156,6 +156,19 @@ def hodge_projection(
         return treat.update(updates, state, params, field_fn, halves, hold)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _apart(state: HodgeState) -> HodgeState:
+    """The same state with no array in two places: a caller who donates it must not donate a buffer twice."""
+    seen: set[int] = set()
+
+    def own(leaf: Any) -> Any:
+        if id(leaf) in seen:
+            return jnp.copy(leaf)
+        seen.add(id(leaf))
+        return leaf
+
+    return jax.tree.map(own, state)
 
 
 def _agents_of(params: Tree) -> int:
