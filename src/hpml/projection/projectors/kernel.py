@@ -17,6 +17,7 @@ Exact up to `exact` numbers (n d); above, Fourier features or the exact fit of a
 samples better; in many dimensions the dual form, by conjugate gradients, there and where noise is found.
 """
 
+import contextlib
 from typing import Any
 
 import equinox as eqx
@@ -24,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
@@ -42,6 +44,7 @@ NOISY = 1e-3  # share of noise in the field above which it unsettles the split
 SHAKEN = 0.03  # the same in many dimensions, above which the dual form is better
 ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone, and its balance
 WORK = 10**11  # products in the second step's normal equations, some ten seconds; binds above 20 coordinates
+ALONE = 4000  # unknowns of a system up to which LAPACK gets one thread: see `_threads`
 MANY = 32  # coordinates beyond which Fourier features take too much memory
 
 
@@ -239,7 +242,7 @@ class KernelProjector(Projector):
         scaling = scaling_of(samples, metric)
         # The dual form knows no other measure and no other metric.
         many = samples.dimension > MANY and metric.constant and measure is None
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), _threads(min(samples.count * samples.dimension, self.exact)):
             if many and samples.count * samples.dimension > self.exact:
                 return self._fit_dual(samples, scaling)
             return self._fit(samples, metric, measure, key, scaling, many)
@@ -411,6 +414,15 @@ class KernelProjector(Projector):
             fit = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), state)
             _, direction, _ = fit.parts(point[None].astype(jnp.float64))
             return direction[0].astype(field.dtype)
+
+
+def _threads(unknowns: int) -> contextlib.AbstractContextManager[Any]:
+    """One thread for LAPACK where systems are small.
+
+    A likelihood is some fifty of them in a row. Threads that wait for each other spin, so that beside a training run,
+    which has the cores, a fit of 1,000 noisy samples took six times as long.
+    """
+    return threadpool_limits(1, "blas") if unknowns <= ALONE else contextlib.nullcontext()
 
 
 _dual_parts = jax.jit(lambda dual, u: dual.parts(u))
