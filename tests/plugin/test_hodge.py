@@ -256,6 +256,21 @@ def test_nothing_is_ever_nan(residual, projector):
         assert all(np.isfinite(np.asarray(value)).all() for value in state.diagnostics)
 
 
+@pytest.mark.parametrize("options", [{"every": 2}, {"probes": 2}, {"every": 2, "residual": "adjust"}])
+@pytest.mark.parametrize("slopes", ["float32", "bfloat16"])
+def test_parameters_of_any_precision_and_size(options, slopes):
+    """Half precision, an empty array, a number of Python; gradients in a precision of their own."""
+    params = {"a": jnp.arange(4.0, dtype=jnp.bfloat16), "b": 1.0, "c": jnp.zeros((0, 3)), "d": jnp.ones((), jnp.float16)}
+    field_fn = lambda p: jax.tree.map(lambda x: (0.5 * jnp.asarray(x)).astype(slopes), p)  # noqa: E731
+    transformation = hodge_projection(GraphProjector(), 4, 2, **options)
+    state = transformation.init(params)
+    update = jax.jit(lambda g, s, p: transformation.update(g, s, p, field_fn=field_fn))
+    for _ in range(3):
+        params = jax.tree.map(lambda x: 0.9 * x, params)
+        changed, state = update(field_fn(params), state, params)
+        assert all(leaf.dtype == slopes and jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(changed))
+
+
 def test_vmap_over_seeds_equals_each_seed():
     d, S = 6, skew(6)
     transformation = hodge_projection(LinearProjector(), 8, 4, keep="reservoir")
@@ -341,6 +356,24 @@ def test_halves_report_the_noise():
     assert jax.tree.all(jax.tree.map(jnp.allclose, given.diagnostics, state.diagnostics))
     np.testing.assert_allclose(state.diagnostics.noise, float(noise @ noise / (g @ g)), rtol=1e-3)
     np.testing.assert_allclose(state.diagnostics.clean_energy, float(jnp.sum((3.0 * S @ x) ** 2)), rtol=1e-2)
+
+
+@pytest.mark.parametrize("projector", [KernelProjector(), GraphProjector()])
+def test_noise_that_a_fit_has_taken_in_is_not_in_the_clean_energy(projector):
+    """A hill without circulation, with as much noise as signal in each half."""
+    transformation = hodge_projection(projector, 16, 2, cross_fit=True)
+    points = spread(6, 120)
+    noise = jnp.asarray(np.random.default_rng(1).normal(size=(120, 2, 6)), jnp.float32)
+
+    def step(state, given):
+        x, noise = given
+        halves = (0.7 * x + noise[0], 0.7 * x + noise[1])
+        _, state = transformation.update(0.5 * (halves[0] + halves[1]), state, x, halves=halves)
+        return state, state.diagnostics
+
+    seen = jax.jit(lambda p, n: jax.lax.scan(step, transformation.init(p[0]), (p, n)))(points, noise)[1]
+    raw, clean = (np.asarray(part[20:]).mean() for part in (seen.residual_energy, seen.clean_energy))
+    assert abs(clean) < 0.25 * raw
 
 
 @pytest.mark.parametrize("flat", [False, True])

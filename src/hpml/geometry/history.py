@@ -126,11 +126,11 @@ def history_init(
     leaves = jax.tree.leaves(params)
     if not leaves or sum(math.prod(jnp.shape(leaf)) for leaf in leaves) == 0:
         raise ValueError("The parameters are an empty tree: a history needs at least one array with entries.")
-    jax.tree.map(_buffer_dtype, latest)
+    jax.tree.map(buffer_dtype, latest)
     rows = capacity + max(int(spare), 1) + 1
 
     def buffer(leaf: Any) -> Array:
-        return jnp.zeros((rows, *jnp.shape(leaf)), _buffer_dtype(leaf) if latest is None else leaf.dtype)
+        return jnp.zeros((rows, *jnp.shape(leaf)), buffer_dtype(leaf) if latest is None else leaf.dtype)
 
     if not isinstance(key, int | np.integer):
         key = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
@@ -277,6 +277,8 @@ def _products_in_xla(history: History, params: Tree, field: Tree, metric: Leaves
         distance, back, gram, advance, energy = zero, zero, zero, zero, jnp.zeros((), jnp.float64)
         gap_back, gap_gram = zero, zero
     for i, (X, F, x, f) in enumerate(values):
+        if not x.size:
+            continue
         w = metric.weight(i, X.dtype)
         root = None if w is None else jnp.sqrt(w)
         beside = [f] if gaps is None else [f, gaps[i].astype(X.dtype)]
@@ -383,6 +385,11 @@ def _(lanes: int, batched: Any, *args: Array) -> tuple[Array, bool]:
     return jnp.stack([_combine_few(*of(lane)) for lane in range(lanes)]), True
 
 
+def as_rows(history: History, point: Tree, field: Tree) -> tuple[Tree, Tree]:
+    """A point and a field that fit the history, in the dtypes of its rows."""
+    return jax.tree.map(lambda leaf, buffer: leaf.astype(buffer.dtype), (point, field), (history.points, history.field))
+
+
 def check_like(history: History, tree: Tree, name: str) -> None:
     """A `ValueError` where a tree does not fit the history's buffers."""
     structure: Any = jax.tree.structure(tree)
@@ -392,10 +399,11 @@ def check_like(history: History, tree: Tree, name: str) -> None:
         if jnp.shape(leaf) != buffer.shape[1:]:
             raise ValueError(f"{name} has a leaf of shape {jnp.shape(leaf)}, the history holds {buffer.shape[1:]}.")
         if history.latest is None:
-            _buffer_dtype(leaf)
+            buffer_dtype(leaf)
 
 
-def _buffer_dtype(leaf: Any) -> Any:
+def buffer_dtype(leaf: Any) -> Any:
+    """The dtype in which a history holds such an array: half precision would lose what nearby points differ by."""
     dtype = jnp.result_type(leaf)
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ValueError(f"A history holds real floating-point arrays, got dtype {dtype}: leave it out (optax.masked).")

@@ -20,8 +20,8 @@ from hpml.geometry.leaves import Leaves
 from hpml.geometry.sketch import WIDTH, flat_sketches, worth_sketching
 from hpml.geometry.span import SpanChart, empty_span, encode, encode_gap, path_return, span_of
 from hpml.marl.learner import FieldSample
+from hpml.plugin.crossfit import Fits, cross_fitted, residual_at, unfitted
 from hpml.plugin.safeguard import angle_between
-from hpml.plugin.treatment import cross_fitted, residual_at
 from hpml.plugin.when import when
 from hpml.projection.projector import LocalSamples, Projector
 from hpml.projection.projectors.kernel import KernelProjector
@@ -49,11 +49,11 @@ class Shares(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The instrument's state: its history, and the chart, the fit and the shares of the last fit."""
+    """The instrument's state: its history, and the chart, the fits and the shares of the last look."""
 
     history: History
     chart: SpanChart
-    fit: Any
+    fits: Fits
     shares: Shares
 
 
@@ -91,9 +91,9 @@ class Instrument:
         """The state before the first update."""
         (image,) = self._images(actors)
         chart = empty_span(self.history, image.size)
-        fit = self.projector.local_init(self.history, chart.basis.shape[-1], jax.random.key(0))
+        fits = unfitted(self.projector, self.history, chart.basis.shape[-1], jax.random.key(0))
         shares = Shares(*(jnp.zeros((), jnp.float32) for _ in range(3)))
-        return Seen(history_init(image, self.history, spare=self.refresh), chart, fit, shares)
+        return Seen(history_init(image, self.history, spare=self.refresh), chart, fits, shares)
 
     def flatten(self, sample: FieldSample) -> Flat:
         """A sample of the field as vectors."""
@@ -119,10 +119,10 @@ class Instrument:
         ring = push_products(ring, point, field, products)
         due = ring.count % self.refresh == 0
         small = eqx.tree_at(lambda h: (h.points, h.field), ring, (None, None))
-        chart, fit, shares = when(due, self._renew, lambda _, *rest: rest, small, state.chart, state.fit, state.shares)
+        chart, fits, shares = when(due, self._renew, lambda _, *rest: rest, small, state.chart, state.fits, state.shares)
         ring = lock_kept(ring, due)
         x, f = (part.astype(jnp.float32) for part in encode(chart, ring, row_products(ring, ring.newest)))
-        R = residual_at(self.projector, fit, x, f)
+        R = residual_at(self.projector, fits.whole, x, f)
         one = jnp.where(energy > 0, energy, 1.0)
         logs = {
             "nonpot": shares.nonpot,
@@ -134,7 +134,7 @@ class Instrument:
             "angle": angle_between(energy, -(R @ f), R @ R),
             "identifiable": shares.identifiable,
         }
-        return Seen(ring, chart, fit, shares), {name: jnp.asarray(logs[name], jnp.float32) for name in LOGS}
+        return Seen(ring, chart, fits, shares), {name: jnp.asarray(logs[name], jnp.float32) for name in LOGS}
 
     def _images(self, *trees: Any) -> list[Array]:
         """Like trees as one vector each, of their own entries or short."""
@@ -142,17 +142,26 @@ class Instrument:
             return [ravel_pytree(tree)[0] for tree in trees]
         return [each.image[0] for each in flat_sketches(trees, [1.0] * len(trees), 0, self.sketch)[0]]
 
-    def _renew(self, small: History, chart: SpanChart, fit: Any, _: Shares) -> tuple[SpanChart, Any, Shares]:
+    def _renew(self, small: History, chart: SpanChart, fits: Fits, _: Shares) -> tuple[SpanChart, Fits, Shares]:
         """A new chart and fit of the history, whose buffers are not needed."""
         chart, points, values = span_of(small, chart)
         samples = LocalSamples(points.astype(jnp.float32), values.astype(jnp.float32), chart.mask)
-        fit, nonpot, held_out = cross_fitted(self.projector, fit, samples, small.times[chart.rows])
-        return chart, fit, Shares(nonpot, held_out, path_return(small, chart))
+        fits, nonpot, held_out = cross_fitted(self.projector, fits, samples, small.times[chart.rows])
+        return chart, fits, Shares(nonpot, held_out, path_return(small, chart))
 
     def _ahead(self, state: Seen, products: Any) -> tuple[Array, Array]:
-        """|R|^2 and <R_a, R_b> of a sample under the fit that has not seen it, in the span of the history."""
+        """|R|^2 and <R_a, R_b> of a sample under fits that have not seen it, in the span of the history.
+
+        Each half is compared with a fit to other samples than the other's: noise that a fit has taken in is in one
+        factor alone.
+        """
         x, f = (part.astype(jnp.float32) for part in encode(state.chart, state.history, products))
         g = encode_gap(state.chart, products).astype(jnp.float32)
-        direction = self.projector.local_direction(state.fit, x, f)
-        R = jnp.where(jnp.all(jnp.isfinite(direction)), f - direction, 0.0)
-        return R @ R, R @ R - g @ g
+
+        def ahead(fit: Any, field: Array) -> Array:
+            direction = self.projector.local_direction(fit, x, field)
+            return jnp.where(jnp.all(jnp.isfinite(direction)), field - direction, 0.0)
+
+        R = ahead(state.fits.whole, f)
+        R_a, R_b = jax.vmap(ahead)(state.fits.folds, jnp.stack([f + g, f - g]))
+        return R @ R, R_a @ R_b

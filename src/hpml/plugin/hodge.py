@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from hpml.geometry.history import KEEP, history_init
+from hpml.geometry.history import KEEP, buffer_dtype, history_init
 from hpml.geometry.leaves import Tree, leaf_metric
 from hpml.geometry.span import empty_span
+from hpml.plugin.crossfit import unfitted
 from hpml.plugin.probes import Probes, check_probes
 from hpml.plugin.treatment import Diagnostics, HodgeState, Treatment
 from hpml.projection.projector import Projector
@@ -119,9 +120,10 @@ def hodge_projection(
     needs_field = residual in ("extragradient", "adjust") or probes > 0
 
     def init(params: Tree) -> HodgeState:
+        params = _arrays(params)
         zero, none = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
         diagnostics = Diagnostics(none, none, zero, zero, zero, zero, zero, zero, zero, zero)
-        change = None if every == 1 else jax.tree.map(jnp.zeros_like, params)
+        change = None if every == 1 else jax.tree.map(lambda x: jnp.zeros(x.shape, buffer_dtype(x)), params)
         lengths = jnp.zeros((2, _agents_of(params)), jnp.float32) if agents else None
         if residual == "adjust":
             jax.eval_shape(lambda p: history_init(p, history), params)  # refuses what no mode can work with
@@ -132,7 +134,7 @@ def hodge_projection(
         like = jax.eval_shape(lambda p: treat.packed(leaf_metric(metric, p), latest, p, p)[0], params)
         ring = history_init(like, history, keep, spare, seed, latest)
         chart = empty_span(history, sum(leaf.size for leaf in jax.tree.leaves(params)))
-        fit = projector.local_init(history, chart.basis.shape[-1], jax.random.key(seed))
+        fit = unfitted(projector, history, chart.basis.shape[-1], jax.random.key(seed), cross_fit)
         return _apart(HodgeState(ring, chart, fit, change, diagnostics, lengths))
 
     def update(
@@ -153,9 +155,14 @@ def hodge_projection(
                 f"With {reason} the field is evaluated: call update(grads, state, params, field_fn=f) with "
                 "f(params) -> gradients of the loss, from the same batch."
             )
-        return treat.update(updates, state, params, field_fn, halves, hold)
+        return treat.update(_arrays(updates), state, _arrays(params), field_fn, halves, hold)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _arrays(tree: Tree) -> Tree:
+    """Numbers of Python as arrays too."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), tree)
 
 
 def _apart(state: HodgeState) -> HodgeState:

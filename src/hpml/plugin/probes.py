@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from hpml.geometry.arrays import Array
-from hpml.geometry.history import History, check_like, empty_row, no_products, products_with, push_products
+from hpml.geometry.history import as_rows, History, check_like, empty_row, no_products, products_with, push_products
 from hpml.geometry.leaves import Leaves, Tree
 from hpml.plugin.when import when
 
@@ -66,6 +66,7 @@ def push_probes(
         value = jax.tree.map(jnp.negative, gradients)
         row, there, _, latest = pack(ring, point, gradients)
         check_like(history, there, "The result of field_fn")
+        row, there = as_rows(ring, row, there)
         answer = jax.tree.map(lambda a, b: a - b, value, field)
         along = _inner(answer, ahead)
         turned = _unit(jax.tree.map(lambda g, u: g - along * u, answer, ahead))

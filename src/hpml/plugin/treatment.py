@@ -14,6 +14,8 @@ from jaxtyping import Float, Int
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.history import (
+    as_rows,
+    buffer_dtype,
     History,
     Products,
     check_like,
@@ -29,6 +31,7 @@ from hpml.geometry.leaves import Leaves, Tree, leaf_metric
 from hpml.geometry.sketch import Sketched, flat_sketches, sketch, worth_sketching
 from hpml.geometry.span import SpanChart, encode, encode_gap, on_steps, path_return, row_coefficients, span_of
 from hpml.plugin.adjust import rotate_field
+from hpml.plugin.crossfit import Fits, cross_fitted, fitted, residual_at, share_of
 from hpml.plugin.probes import Probes, push_probes
 from hpml.plugin.safeguard import angle_between, blend_weight
 from hpml.plugin.when import when
@@ -50,7 +53,8 @@ class Diagnostics(NamedTuple):
     - `identifiable`: how much the history can say about circulation, in [0, 1]. Near 0 it is a path and says nothing,
       whatever `nonpotentiality` reads; with "adjust" always 1.
     - `noise`, `clean_energy`: with `halves`, the share of noise in |F|_M^2 and the residual energy without it,
-      <R_a, R_b>_M; the latter stays 0 with "adjust".
+      <R_a, R_b>_M. With `cross_fit` R_a and R_b are of fits to different samples; else a fit's own noise is in both. It
+      stays 0 with "adjust".
     - `energy`: |F|_M^2 at the newest point.
     """
 
@@ -67,7 +71,7 @@ class Diagnostics(NamedTuple):
 
 
 class HodgeState(NamedTuple):
-    """The history, its chart, the projector's fit, the change held since the last look, and diagnostics.
+    """The history, its chart, the projector's fits, the change held since the last look, and diagnostics.
 
     With "adjust" none of the first three. `change` is None where every update looks anew. `lengths`, where asked for:
     of each agent's part of the last update, raw and changed.
@@ -75,7 +79,7 @@ class HodgeState(NamedTuple):
 
     history: History | None
     chart: SpanChart | None
-    fit: Any
+    fit: Fits | None
     change: Tree
     diagnostics: Diagnostics
     lengths: Float[Array, "2 agents"] | None = None
@@ -108,7 +112,8 @@ class Treatment(NamedTuple):
 
         Where a history holds steps, the point is the step from its `latest`, and comes in full at the end.
         """
-        trees = (params, grads) if gap is None else (params, grads, gap)
+        given = (params, grads) if gap is None else (params, grads, gap)
+        trees = [jax.tree.map(lambda leaf: leaf.astype(buffer_dtype(leaf)), tree) for tree in given]
         width = self.sketch if worth_sketching(params, self.sketch) else None
         out: list[Tree]
         if self.flat and width is not None:
@@ -117,7 +122,7 @@ class Treatment(NamedTuple):
             if latest is not None:
                 latest, out[0] = out[0].whole, out[0]._replace(whole=step)
         else:
-            out = [params, jax.tree.map(jnp.negative, grads), *trees[2:]]
+            out = [trees[0], jax.tree.map(jnp.negative, trees[1]), *trees[2:]]
             if self.flat:
                 out = [ravel_pytree(tree)[0] for tree in out]
             elif width is not None:
@@ -127,7 +132,8 @@ class Treatment(NamedTuple):
     def latest(self, params: Tree, keep: str) -> Tree:
         """What a history of steps begins with; None where points are held in full."""
         brief = self.flat and keep == "recent" and worth_sketching(params, self.sketch)
-        return jnp.zeros_like(ravel_pytree(params)[0]) if brief else None
+        flat = ravel_pytree(params)[0]
+        return jnp.zeros(flat.shape, buffer_dtype(flat)) if brief else None
 
     def update(
         self, grads: Tree, state: HodgeState, params: Tree, field_fn: Any, halves: Any, hold: bool | None = None
@@ -178,21 +184,21 @@ class Treatment(NamedTuple):
             turned = metric.inner(rotated, rotated)
             whole = turned + metric.inner(stretched, stretched)
             energy = metric.inner(grads, grads)
-            noise = old.noise if spread is None else _share(metric.inner(spread, spread), energy)
+            noise = old.noise if spread is None else share_of(metric.inner(spread, spread), energy)
             seen = old._replace(
-                nonpotentiality=_share(turned, whole),
+                nonpotentiality=share_of(turned, whole),
                 residual_energy=_single(turned),
                 identifiable=jnp.ones((), jnp.float32),
                 noise=noise,
                 energy=_single(energy),
             )
-            return jax.tree.map(lambda u, x: (self.strength * u).astype(x.dtype), rotated, grads), seen
+            return jax.tree.map(lambda u, x: (self.strength * u).astype(buffer_dtype(x)), rotated, params), seen
 
         return when(turn, look, lambda: (state.change, old))
 
     def project(
         self, turn: Any, grads: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
-    ) -> tuple[History, SpanChart, Any, Tree, Diagnostics]:
+    ) -> tuple[History, SpanChart, Fits, Tree, Diagnostics]:
         """A change that lies in the span of the history."""
         assert state.history is not None
         assert state.chart is not None
@@ -213,6 +219,7 @@ class Treatment(NamedTuple):
             check_like(ring, F, "grads")
             if gap is not None and not (isinstance(G, Sketched) and G.whole is None):
                 check_like(ring, G, "halves")
+            x, F = as_rows(ring, x, F)
             if isinstance(G, Sketched):  # the metric is in the image
                 spread = _single(Leaves(None, None).inner(G.image, G.image))
             elif gap is not None:
@@ -224,22 +231,17 @@ class Treatment(NamedTuple):
 
         x, F, latest, products, spread = when(turn, sample, nothing)
         ring = push_products(ring, x, F, products, turn, latest)
-        chart, fit, seen = self.fit_when(due, ring, state)
+        chart, fits, seen = self.fit_when(due, ring, state)
         ring = lock_kept(ring, due)
 
         def look() -> tuple[Tree, Diagnostics]:
             here = row_products(ring, ring.newest)
             point, f = encode(chart, ring, here)
-            fields = f.astype(jnp.result_type(float))[None]
-            if gap is not None:
-                g = encode_gap(chart, products).astype(fields.dtype)
-                fields = jnp.stack([fields[0], fields[0] + g, fields[0] - g])
-            # All at once: what is near the point is looked for once.
-            R, *halves = jax.vmap(lambda f: self.residual_at(fit, point, f))(fields)
+            R, *halves = self.residuals_of(fits, point, f, None if gap is None else encode_gap(chart, products))
             if self.residual == "drop":
                 change = -self.share * R
             elif self.residual == "optimistic":
-                R_before = self.residual_at(fit, *encode(chart, ring, row_products(ring, before)))
+                R_before = self.residual_at(fits.whole, *encode(chart, ring, row_products(ring, before)))
                 change = jnp.where(seen_before, self.share * (R - R_before), 0.0)
             else:
                 reach: Any = self.lookahead
@@ -250,46 +252,45 @@ class Treatment(NamedTuple):
                 ahead = jax.tree.map(lambda p, v: (p + reach * v).astype(p.dtype), params, field)
                 ahead, field_ahead, *_ = pack(ring, ahead, field_fn(ahead))
                 check_like(ring, field_ahead, "The result of field_fn")
-                R_ahead = self.residual_at(fit, *encode(chart, ring, products_with(ring, ahead, field_ahead, metric)))
+                R_ahead = self.residual_at(fits.whole, *encode(chart, ring, products_with(ring, ahead, field_ahead, metric)))
                 change = self.share * (R_ahead - R)
             now = seen._replace(residual_energy=_single(R @ R), energy=_single(here.energy))
             if gap is not None:
                 R_a, R_b = halves
-                now = now._replace(noise=_share(spread, here.energy), clean_energy=_single(R_a @ R_b))
+                now = now._replace(noise=share_of(spread, here.energy), clean_energy=_single(R_a @ R_b))
             on_points, on_field = row_coefficients(chart, change)
             if ring.latest is not None:
                 on_points = on_steps(chart, ring.times, on_points)
             step = combine_rows(ring, chart.rows, on_points, on_field, x)
             if self.flat:
                 step = ravel_pytree(params)[1](step)
-            return jax.tree.map(lambda u, f: u.astype(f.dtype), step, field), now
+            return jax.tree.map(lambda u, x: u.astype(buffer_dtype(x)), step, params), now
 
         change, seen = when(turn, look, lambda: (state.change, seen))
-        return ring, chart, fit, change, seen
+        return ring, chart, fits, change, seen
 
-    def fit_when(self, due: Array, ring: History, state: HodgeState) -> tuple[SpanChart, Any, Diagnostics]:
+    def fit_when(self, due: Array, ring: History, state: HodgeState) -> tuple[SpanChart, Fits, Diagnostics]:
         """A new chart and fit where they are due; no vector of length d goes through the conditional."""
         precise = all(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(ring.points))
         long = lambda h: (h.points, h.field, h.latest)  # noqa: E731
         small = eqx.tree_at(long, ring, (None, None, None), is_leaf=lambda x: x is None)
 
-        def renew(small: History, chart: SpanChart, fit: Any, seen: Diagnostics) -> Any:
+        def renew(small: History, chart: SpanChart, fits: Fits, seen: Diagnostics) -> Any:
             chart, points, field = span_of(small, chart, precise)
             dtype = jnp.result_type(float)
             samples = LocalSamples(points.astype(dtype), field.astype(dtype), chart.mask)
             if self.cross_fit:
-                fit, nonpotentiality, held_out = cross_fitted(self.projector, fit, samples, small.times[chart.rows])
+                fits, nonpotentiality, held_out = cross_fitted(self.projector, fits, samples, small.times[chart.rows])
             else:
-                fit = self.projector.local_fit(fit, samples)
-                circulating = _energy(residuals(self.projector, fit, samples), samples)
-                nonpotentiality, held_out = _share(circulating, _energy(samples.field, samples)), seen.held_out
+                fits, nonpotentiality = fitted(self.projector, fits, samples)
+                held_out = seen.held_out
             seen = seen._replace(
                 refreshes=seen.refreshes + 1,
                 nonpotentiality=nonpotentiality,
                 identifiable=path_return(small, chart),
                 held_out=held_out,
             )
-            return chart, fit, seen
+            return chart, fits, seen
 
         return when(due, renew, lambda _, *rest: rest, small, state.chart, state.fit, state.diagnostics)
 
@@ -297,52 +298,21 @@ class Treatment(NamedTuple):
         """See `residual_at`."""
         return residual_at(self.projector, fit, point, field)
 
+    def residuals_of(self, fits: Fits, point: Array, field: Array, gap: Any) -> Array:
+        """R of the field, and of its two halves where there are any, (1 or 3, r).
 
-def residual_at(projector: Projector, fit: Any, point: Array, field: Array) -> Array:
-    """The fitted residual in the chart, zero where a projector has no finite answer."""
-    dtype = jnp.result_type(float)
-    R = projector.local_residual(fit, point.astype(dtype), field.astype(dtype))
-    return jnp.where(jnp.all(jnp.isfinite(R)), R, 0.0)
-
-
-def residuals(projector: Projector, fit: Any, samples: LocalSamples) -> Float[Array, "n r"]:
-    """The fitted residual at every row."""
-    return jax.vmap(lambda y, f: residual_at(projector, fit, y, f))(samples.points, samples.field)
-
-
-def cross_fitted(
-    projector: Projector, fit: Any, samples: LocalSamples, times: Int[Array, " n"]
-) -> tuple[Any, Scalar, Scalar]:
-    """A fit to all rows, the share of its residual in the field's energy, and <R, F> over |F|^2 cross-fitted.
-
-    In the last R at every second row in time comes from a fit to the other rows, and the other way round. A projector
-    that goes on from an old fit has seen all rows before: its answer is not held out.
-    """
-    place = jnp.argsort(jnp.argsort(jnp.where(samples.mask, times, jnp.iinfo(times.dtype).max)))
-    odd = place % 2 == 1
-    masks = jnp.stack([samples.mask, samples.mask & ~odd, samples.mask & odd])
-
-    def one(mask: Array) -> tuple[Any, Array]:
-        part = projector.local_fit(fit, LocalSamples(samples.points, samples.field, mask))
-        return part, residuals(projector, part, samples)
-
-    # One vmapped fit compiles in a third of the time of three.
-    fits, R = jax.vmap(one)(masks)
-    other = jnp.where(odd[:, None], R[1], R[2])
-    product = jnp.sum(jnp.where(samples.mask[:, None], other * samples.field, 0.0))
-    whole = jax.tree.map(lambda leaf: leaf[0], fits)
-    energy = _energy(samples.field, samples)
-    return whole, _share(_energy(R[0], samples), energy), _share(product, energy)
-
-
-def _energy(rows: Array, samples: LocalSamples) -> Array:
-    return jnp.sum(jnp.where(samples.mask[:, None], rows, 0.0) ** 2)
-
-
-def _share(part: Array, whole: Array) -> Scalar:
-    """A part of an energy, between 0 and 1; 0 where there is none."""
-    part, whole = _single(part), _single(whole)
-    return jnp.clip(jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), 0.0), 0.0, 1.0)
+        The halves' come from fits to different samples where there are such: a fit's own noise would be in both.
+        """
+        f = field.astype(jnp.result_type(float))
+        if gap is None:
+            return self.residual_at(fits.whole, point, f)[None]
+        g = gap.astype(f.dtype)
+        fields = jnp.stack([f, f + g, f - g])
+        if fits.folds is None:
+            # All at once: what is near the point is looked for once.
+            return jax.vmap(lambda f: self.residual_at(fits.whole, point, f))(fields)
+        each = jax.tree.map(lambda whole, folds: jnp.concatenate([whole[None], folds]), *fits)
+        return jax.vmap(lambda fit, f: self.residual_at(fit, point, f))(each, fields)
 
 
 def _single(value: Array) -> Scalar:
