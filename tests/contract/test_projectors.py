@@ -80,6 +80,16 @@ def test_the_potential_has_mean_zero(mixed):
     assert abs(p.potential.mean()) <= 1e-6 * np.abs(p.potential).max()
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_potential_has_mean_zero_over_the_given_rows(projector, weighted):
+    """Also where some points are given more than once, with weights and without."""
+    X = disc()
+    X = np.concatenate([X, X[:8], X[:8]])
+    weights = np.random.default_rng(0).uniform(0.1, 1.0, len(X)) if weighted else np.ones(len(X))
+    p = hpml.project(X, gradient(X) + X @ TURN.T, projector, weights=weights if weighted else None)
+    assert abs(np.average(p.potential, weights=weights)) <= 1e-6 * np.abs(p.potential).max()
+
+
 def test_the_direction_is_closer_to_the_gradient_part_than_the_field_is(mixed):
     X, F, p = mixed
     assert relative(p.direction, gradient(X)) < 0.7 * relative(F, gradient(X))

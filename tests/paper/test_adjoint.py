@@ -3,6 +3,11 @@
 import numpy as np
 import pytest
 
+import hpml
+from hpml.projection.discrete.graph import neighbour_graph
+from hpml.projection.discrete.poisson import divergence as graph_divergence
+from hpml.projection.discrete.poisson import laplacian
+
 N = 48
 T = 2 * np.pi * np.arange(N) / N
 X, Y = np.meshgrid(T, T, indexing="ij")
@@ -68,3 +73,39 @@ def test_on_a_box_the_boundary_term_is_what_is_left(tangent):
     boundary = w @ (field(1.0, x) * psi(1.0, x) - field(0.0, x) * psi(0.0, x))
     assert inside == pytest.approx(boundary, abs=1e-12)
     assert (abs(boundary) < 1e-12) == tangent
+
+
+def test_on_a_graph_the_weighted_divergence_is_the_adjoint_of_the_gradient():
+    """<B psi, u>_W = <psi, B^T W u> for any node values and edge flow, and the Laplacian is the one after the other."""
+    rng = np.random.default_rng(1)
+    graph = neighbour_graph(rng.normal(size=(120, 3)), k=6)
+    psi, u, w = rng.normal(size=120), rng.normal(size=len(graph.edges)), graph.weights
+    i, j = graph.edges.T
+    by_hand = np.sum(w * u * (psi[j] - psi[i]))
+    assert abs(by_hand) > 1e-3
+    assert (w * u) @ (graph.incidence() @ psi) == pytest.approx(by_hand, rel=1e-12)
+    assert psi @ graph_divergence(graph, w * u) == pytest.approx(by_hand, rel=1e-12)
+    np.testing.assert_allclose(laplacian(graph) @ psi, graph_divergence(graph, w * (psi[j] - psi[i])), atol=1e-9)
+
+
+def test_the_projected_potential_and_field_are_adjoint_to_the_divergence():
+    """E <P F, U>_M = -E Phi div_mu U for what `hpml.project` returns and any U that is tangent to the box's boundary.
+
+    The uniform law on [0, 1]^2, by quadrature at points that the projection has not seen.
+    """
+    metric = hpml.Dense(np.array([[2.0, 0.6], [0.6, 0.5]]))
+    X = np.random.default_rng(2).uniform(size=(80, 2))
+    F = np.stack([np.sin(3 * X[:, 1]) - X[:, 0], 2.0 * X[:, 0] * X[:, 1]], 1)
+    found = hpml.project(X, F, hpml.KernelProjector(), metric)
+    x, w = np.polynomial.legendre.leggauss(20)
+    x, w = 0.5 * (x + 1), 0.5 * w
+    Q = np.stack(np.meshgrid(x, x, indexing="ij"), -1).reshape(-1, 2)
+    a, b = Q.T
+    W = np.outer(w, w).ravel()
+    for U, slope in (
+        (np.stack([a * (1 - a) * np.exp(b), 0 * a], 1), (1 - 2 * a) * np.exp(b)),
+        (np.stack([0 * a, b * (1 - b) * np.cos(2 * a)], 1), (1 - 2 * b) * np.cos(2 * a)),
+    ):
+        left, right = W @ np.asarray(metric.inner(found.at(Q), U)), -W @ (found.potential_at(Q) * slope)
+        assert abs(left) > 1e-3
+        assert left == pytest.approx(right, rel=1e-6)

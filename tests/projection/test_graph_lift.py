@@ -47,6 +47,16 @@ def test_primal_is_dual(seed, k, d, ridge, flat):
     assert np.isfinite(dual).all()
 
 
+@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("scale", [2.0**450, 2.0**-450])
+def test_no_units_change_the_covector(form, scale):
+    """Steps of size 1e135 with values of their square: the covector has the size of the steps."""
+    rng = np.random.default_rng(5)
+    steps, values, weights = rng.normal(size=(4, 5, 3)), rng.normal(size=(4, 5)), rng.uniform(1, 2, (4, 5))
+    scaled = fit_covector(scale * steps, scale**2 * values, weights, 0.0, form)
+    np.testing.assert_allclose(scaled / scale, fit_covector(steps, values, weights, 0.0, form), rtol=1e-12)
+
+
 def test_without_a_ridge_the_smallest_answer():
     rng = np.random.default_rng(1)
     steps, values, weights = rng.normal(size=(4, 3, 6)), rng.normal(size=(4, 3)), rng.uniform(1, 2, (4, 3))

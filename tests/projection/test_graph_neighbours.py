@@ -54,6 +54,14 @@ def test_varying_metric_ranks_by_its_own_distance():
     assert {*map(tuple, neighbour_graph(X, metric, 6).edges)} == {*map(tuple, brute_edges(distance, 6))}
 
 
+@pytest.mark.parametrize(("n", "d"), [(40, 3), (700, 3), (700, 9)], ids=["brute", "tree", "faiss"])
+@pytest.mark.parametrize("scale", [2.0**450, 2.0**-450])
+def test_no_units_change_the_edges(n, d, scale):
+    # 1e135 and its inverse: float32, which faiss computes in, holds neither.
+    X = np.random.default_rng(0).normal(size=(n, d))
+    np.testing.assert_array_equal(neighbour_graph(scale * X, k=5).edges, neighbour_graph(X, k=5).edges)
+
+
 def test_close_points_far_from_the_origin_keep_their_neighbours():
     # In float32 these points are all equal: the candidates must be centred and checked in float64.
     rng = np.random.default_rng(2)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hpml
 from hpml.geometry.domain import Box
 from hpml.geometry.metric import Dense, Diagonal, Euclidean, Shahshahani
 from hpml.geometry.samples import gather_samples
@@ -84,6 +85,74 @@ def test_at_a_sample_the_answer_is_the_samples_own():
         potential, direction = answer.at_samples()
         np.testing.assert_array_equal(answer.direction(X), direction)
         np.testing.assert_array_equal(answer.potential(X), potential)
+
+
+@pytest.mark.parametrize("projector", [GraphProjector(), GraphProjector.paper(), GraphProjector(neighbours=1)])
+def test_in_a_chart_a_sample_is_known_too(projector):
+    # The coordinates of one row round otherwise than those of all rows.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10, 500))
+    p = hpml.project(X, -X + 0.1 * rng.normal(size=X.shape), projector)
+    assert p.chart is not None
+    for i in range(10):
+        np.testing.assert_allclose(p.at(X[i : i + 1]), p.direction[i : i + 1], atol=1e-12)
+        np.testing.assert_allclose(p.potential_at(X[i : i + 1]), p.potential[i : i + 1], atol=1e-10)
+    # Any other point is no sample, also in a group of samples that is small beside the spread.
+    A = 1e-13 * rng.normal(size=(10, 2))
+    A = np.concatenate([A, [[1.0, 0.0]]])
+    answer = fit(GraphProjector(neighbours=3, lift="potential"), A, rng.normal(size=(11, 2)))
+    np.testing.assert_array_equal(answer.direction(A), answer.at_samples()[1])
+    between = 0.5 * (A[:1] + A[1:2])
+    assert (answer.direction(between) != answer.at_samples()[1]).any(1).all()
+
+
+@pytest.mark.parametrize("projector", [GraphProjector(), GraphProjector.paper(), GraphProjector(weighting="gaussian")])
+@pytest.mark.parametrize("noise", [None, "halves", "repeated"])
+def test_no_units_change_the_shares(projector, noise):
+    """Points and field up to 1e140 are accepted: their product is an edge flow, whose square float64 cannot hold."""
+    rng = np.random.default_rng(0)
+    X, S = rng.normal(size=(200, 3)), np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    F = -X + 2.0 * X @ S.T
+    if noise:
+        F = F + 0.5 * rng.normal(size=(2, 200, 3))
+    if noise == "repeated":
+        X, F = np.concatenate([X, X]), np.concatenate(F)
+    one, *others = ((a, hpml.project(a * X, a * F, projector)) for a in (1.0, 1e80, 1e-90, 1e139, 1e-139))
+    share, flow, energy, curl = one[1].nonpotentiality, one[1].flow.nonpotentiality, one[1].energy, one[1].flow.curl
+    assert min(share, flow) > 0.1
+    for a, p in others:
+        assert p.nonpotentiality == pytest.approx(share, rel=1e-9)
+        assert p.flow.nonpotentiality == pytest.approx(flow, rel=1e-9)
+        for part in ("potential", "circulation", "noise"):
+            assert getattr(p.energy, part) / a / a == pytest.approx(getattr(energy, part), rel=1e-9)
+        np.testing.assert_allclose(p.flow.curl / a / a, curl, atol=1e-8)
+        assert np.isfinite(p.direction).all()
+        assert np.isfinite(p.at(a * (X[:3] + 0.1))).all()
+
+
+def test_estimates_that_cancel_have_no_circulation():
+    rng = np.random.default_rng(0)
+    X, F = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    energy = fit(GraphProjector(), X, 1e60 * np.stack([F, -F])).energy()
+    assert (energy.potential, energy.circulation) == (0.0, 0.0)
+
+
+def test_the_gauge_is_the_samples_mean_on_each_component():
+    rng = np.random.default_rng(14)
+    A, B = rng.normal(size=(30, 2)), rng.normal(size=(20, 2)) + 50.0
+    X = np.concatenate([A, B, A[:7], A[:7], B[:5]])
+    F, near = rng.normal(size=X.shape), X[:, 0] < 25.0
+    for weights in (None, rng.uniform(0.0, 1.0, len(X))):
+        p = hpml.project(X, F, GraphProjector(neighbours=5), weights=weights)
+        assert p.fit.graph.components == 2
+        w = np.ones(len(X)) if weights is None else weights
+        for part in (near, ~near):
+            assert abs(np.average(p.potential[part], weights=w[part])) < 1e-12 * np.abs(p.potential).max()
+        # The edge flow and new points have the same potential.
+        np.testing.assert_array_equal(p.flow.node_potential[p.fit.samples.rows], p.potential)
+        i, j = p.flow.edges.T
+        np.testing.assert_allclose(p.flow.potential, p.flow.node_potential[j] - p.flow.node_potential[i], atol=1e-12)
+        np.testing.assert_array_equal(p.potential_at(X), p.potential)
 
 
 def test_whitening_the_space_changes_nothing():

@@ -18,6 +18,7 @@ from hpml.projection.projectors.kernel import KernelProjector
 class Projection(eqx.Module):
     """A field split into its closest metric gradient and the residual, at the caller's samples.
 
+    `potential` has mean zero in the caller's weights, with the graph projector on each component of its graph.
     `nonpotentiality` is the share of the field's energy that is circulation, in-sample and with the noise taken out
     where it is known; `hpml.nonpotentiality` gives the held-out value with an interval.
     """

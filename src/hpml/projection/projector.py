@@ -11,9 +11,8 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
@@ -54,7 +53,10 @@ class Fit(eqx.Module):
 
     @abstractmethod
     def at_samples(self) -> tuple[Float[Array, " n"], Float[Array, "n d"]]:
-        """Potential and projected field at the distinct samples."""
+        """Potential and projected field at the distinct samples.
+
+        The potential has mean zero in the samples' weights on each connected part: see `mean_zero`.
+        """
 
     @abstractmethod
     def potential(self, points: Float[Array, "q d"]) -> Float[Array, " q"]:
@@ -101,7 +103,13 @@ class Projector(eqx.Module):
         return field - self.local_residual(state, point, field)
 
 
-def mean_zero(potential: Array, weights: Array) -> Array:
-    """The potential with its weighted mean taken out, the gauge of a connected sample set."""
-    xp = jnp if isinstance(potential, jax.Array) else np
-    return potential - xp.sum(potential * weights) / xp.sum(weights)
+def mean_zero(
+    potential: Float[Array, " n"], weights: Float[Array, " n"], labels: Int[Array, " n"]
+) -> Float[np.ndarray, " n"]:
+    """The potential in the gauge of every projector: of mean zero in the samples' weights on each connected part.
+
+    A potential is known up to a constant on each part. Repeated points are one distinct point of that many times the
+    weight, so that without given weights the plain mean over the given rows is zero.
+    """
+    phi, w, part = np.asarray(potential), np.asarray(weights), np.asarray(labels, np.intp)
+    return phi - (np.bincount(part, w * phi) / np.bincount(part, w))[part]

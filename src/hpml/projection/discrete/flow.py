@@ -9,15 +9,15 @@ from hpml.geometry.metric import Metric
 from hpml.projection.discrete.chunks import in_chunks
 from hpml.projection.discrete.graph import SampleGraph
 from hpml.projection.discrete.hodge import CyclicSplit, split_cyclic
-
-EPSILON = 1e-300  # `def:disc_nonpot` asks for epsilon > 0; as small as this it only decides 0 / 0
+from hpml.projection.discrete.scale import power_of_two
 
 
 class EdgeFlow(eqx.Module):
     """An edge flow omega = potential + cyclic, orthogonal in W = diag(weights) (`lem:disc_orth`).
 
-    `edges` (m, 2) numbers the distinct samples; `node_potential` is phi, so that potential = phi[j] - phi[i];
-    `cycle_rank` is how many independent cycles could have carried a cyclic flow.
+    `edges` (m, 2) numbers the distinct samples; `node_potential` is phi, so that potential = phi[j] - phi[i], with
+    the constants on the components that whoever split the flow chose; `cycle_rank` is how many independent cycles
+    could have carried a cyclic flow.
     """
 
     edges: Int[Array, "m 2"]
@@ -30,12 +30,8 @@ class EdgeFlow(eqx.Module):
 
     @property
     def nonpotentiality(self) -> float:
-        """|cyclic|_W^2 / (|omega|_W^2 + epsilon), in [0, 1]; 0 for a zero flow (`def:disc_nonpot`)."""
-        cyclic, total = self._energy(self.cyclic), self._energy(self.omega)
-        return float(np.clip(cyclic / (total + EPSILON), 0.0, 1.0))
-
-    def _energy(self, flow: Float[Array, " m"]) -> float:
-        return float(np.einsum("e,e,e->", self.weights, flow, flow))
+        """|cyclic|_W^2 / |omega|_W^2, in [0, 1]; 0 for a zero flow (`def:disc_nonpot`)."""
+        return float(np.clip(energy_share(self.weights, self.cyclic, self.cyclic, self.omega), 0.0, 1.0))
 
     def split_cyclic(self) -> CyclicSplit:
         """The cyclic flow's curl and harmonic parts on the triangles of the graph (`rem:hodge_app`): a second solve."""
@@ -67,6 +63,18 @@ def edge_flow(
 
     in_chunks(measure, len(edges), max(1, (1 << 17) // X.shape[1]))
     return omega
+
+
+def energy_share(
+    weights: Float[Array, " m"], left: Float[Array, " m"], right: Float[Array, " m"], whole: Float[Array, " m"]
+) -> float:
+    """<left, right>_W / |whole|_W^2, the same in all units; 0 where `whole` is zero.
+
+    `def:disc_nonpot` adds an epsilon > 0 below the line for that last case alone.
+    """
+    w, size = weights / power_of_two(weights), power_of_two(whole)
+    part, total = (np.einsum("e,e,e->", w, a / size, b / size) for a, b in ((left, right), (whole, whole)))
+    return float(part / total) if total > 0 else 0.0
 
 
 def split_flow(graph: SampleGraph, omega: Float[Array, " m"], potential: Float[Array, " n"]) -> EdgeFlow:

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from hpml.geometry.arrays import Array
 from hpml.projection.discrete.poisson import TOLERANCE, ConvergenceWarning, conjugate_gradients, converged
+from hpml.projection.discrete.scale import power_of_two
 
 WEDGES = 1 << 22  # pairs of edges looked at in one go
 
@@ -30,6 +31,8 @@ def split_cyclic(edges: Int[Array, "m 2"], weights: Float[Array, " m"], cyclic: 
     # In u' = W^1/2 u the curl flows are the range of K = W^-1/2 C^T, so K^T K s = K^T u'.
     K = sp.diags(np.asarray(weights) ** -0.5) @ C.T
     target = np.sqrt(weights) * cyclic
+    scale = power_of_two(target)
+    target = target / scale
     b = K.T @ target
     if not b.any():
         return CyclicSplit(np.zeros_like(target), np.asarray(cyclic))
@@ -44,7 +47,7 @@ def split_cyclic(edges: Int[Array, "m 2"], weights: Float[Array, " m"], cyclic: 
             ConvergenceWarning,
             stacklevel=2,
         )
-    curl = (K @ s) / np.sqrt(weights)
+    curl = scale * ((K @ s) / np.sqrt(weights))
     return CyclicSplit(curl, cyclic - curl)
 
 

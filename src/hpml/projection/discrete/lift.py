@@ -13,6 +13,7 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array
 from hpml.projection.discrete.chunks import in_chunks
 from hpml.projection.discrete.graph import SampleGraph
+from hpml.projection.discrete.scale import power_of_two
 
 ENTRIES = 1 << 19  # numbers in one batch of neighbourhoods: 4 MB an array
 FLAT = 1e-10  # eigenvalues below this share of the largest are directions that the neighbourhood does not see
@@ -64,12 +65,13 @@ def fit_covector(
     """h for each of q neighbourhoods of k steps, by the "primal" or "dual" form; None takes the smaller system."""
     k, d = steps.shape[1:]
     root = np.sqrt(weights)
-    Z, v = steps * root[..., None], values * root
+    scale = power_of_two(values)  # Z^T v has the units of points^2 times field, which float64 may not hold
+    Z, v = steps * root[..., None], values / scale * root
     if (form or ("primal" if d <= k else "dual")) == "primal":
         gram = Z.transpose(0, 2, 1) @ Z
-        return solve_semidefinite(gram, np.einsum("qkd,qk->qd", Z, v), ridge)
+        return scale * solve_semidefinite(gram, np.einsum("qkd,qk->qd", Z, v), ridge)
     gram = Z @ Z.transpose(0, 2, 1)
-    return np.einsum("qkd,qk->qd", Z, solve_semidefinite(gram, v, ridge))
+    return scale * np.einsum("qkd,qk->qd", Z, solve_semidefinite(gram, v, ridge))
 
 
 def solve_semidefinite(

@@ -15,6 +15,7 @@ from scipy.spatial.distance import cdist
 
 from hpml.geometry.metric import Metric
 from hpml.projection.discrete.chunks import in_chunks
+from hpml.projection.discrete.scale import power_of_two
 
 TREE_DIMENSION = 6  # measured: above it a k-d tree visits most of its leaves
 BRUTE_COUNT = 512  # below it all distances cost less than building an index
@@ -67,7 +68,8 @@ def _euclidean(queries: np.ndarray, points: np.ndarray, k: int, itself: bool) ->
         distance, index = distance.reshape(-1, wanted), index.reshape(-1, wanted)
         return Neighbours(rows, *(_without_self(rows, index, distance) if itself else (index, distance)))
     wide = min(n, wanted + k // 2 + SPARE)
-    index = _faiss(points.astype(np.float32), queries.astype(np.float32), wide)
+    size = power_of_two(points)  # float32 holds the squares of 1e-19 to 1e19 only
+    index = _faiss(_single(points, size), _single(queries, size), wide)
     distance = np.empty(index.shape)
 
     def measure(piece: slice) -> None:
@@ -78,6 +80,10 @@ def _euclidean(queries: np.ndarray, points: np.ndarray, k: int, itself: bool) ->
     if itself:
         distance[index == rows[:, None]] = np.inf
     return _closest(rows, index, distance, k)
+
+
+def _single(values: np.ndarray, size: float) -> np.ndarray:
+    return np.divide(values, size, out=np.empty(values.shape, np.float32), casting="same_kind")
 
 
 def _faiss(points: np.ndarray, queries: np.ndarray, k: int) -> np.ndarray:

@@ -24,6 +24,7 @@ from jaxtyping import Float, Int
 from hpml.geometry.arrays import Array
 from hpml.projection.discrete.graph import SampleGraph
 from hpml.projection.discrete.multigrid import aggregation_cycle
+from hpml.projection.discrete.scale import power_of_two
 
 SOLVERS = ("cholesky", "amg", "cg")
 
@@ -61,8 +62,7 @@ def solve_poisson(graph: SampleGraph, omega: Float[Array, " m"], solver: str | N
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or None; got {solver!r}.")
     flow = np.asarray(graph.weights * omega, np.float64)
-    # A power of two near the largest entry: exact, and no weight or field scale can over- or underflow the iterations.
-    scale = np.exp2(np.round(np.log2(np.abs(flow).max(initial=0.0) or 1.0)))
+    scale = power_of_two(flow)  # no weight or field scale can over- or underflow the iterations
     flow = flow / scale
     b = np.asarray(centre(divergence(graph, flow), graph))
     # A flow that circulates only has no divergence but rounding: at most some eps of what passes through the nodes.

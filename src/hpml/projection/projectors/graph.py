@@ -7,12 +7,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
 from hpml.geometry.samples import Measure, Samples
-from hpml.projection.discrete.flow import EdgeFlow, edge_flow, split_flow
+from hpml.projection.discrete.flow import EdgeFlow, edge_flow, energy_share, split_flow
 from hpml.projection.discrete.graph import (
     WEIGHTINGS,
     SampleGraph,
@@ -26,15 +26,20 @@ from hpml.projection.discrete.lift import lift_flow
 from hpml.projection.discrete.local import LocalGraph, empty_local, fit_local, local_covectors
 from hpml.projection.discrete.poisson import SOLVERS, PoissonSolution, solve_poisson
 from hpml.projection.measure import measure_weights
-from hpml.projection.projector import Energy, Fit, LocalSamples, Projector
+from hpml.projection.projector import Energy, Fit, LocalSamples, Projector, mean_zero
 
 LIFTS = ("residual", "potential")
 
 BATCH = 1 << 22  # numbers in one batch of inserted points
+ROUNDING = 1e-12  # of a point's coordinates, as a share of the samples' spread: some thousand eps
 
 
 class GraphFit(Fit):
-    """The split of one sample set on its graph."""
+    """The split of one sample set on its graph.
+
+    The potential has mean zero in the samples' weights on each connected component (`mean_zero`); `solution` keeps the
+    solver's own, of plain mean zero over the distinct samples.
+    """
 
     samples: Samples
     metric: Metric
@@ -98,10 +103,22 @@ class GraphFit(Fit):
         else:
             direction = np.einsum("qk,qkd->qd", interpolation_weights(new, self.ridge), self.node_direction[new.index])
             potential = self._along_edges(Q, near, values, direction)
-        known = new.distance[:, 0] == 0.0
+        known = self._known(new)
         return np.where(known, values[:, 0], potential), np.where(
             known[:, None], self.node_direction[new.index[:, 0]], direction
         )
+
+    def _known(self, new: Insertion) -> Bool[np.ndarray, " q"]:
+        """Which new points are samples, up to the rounding of a chart or of whitening.
+
+        That rounding is relative to the samples' spread; among samples as close as this to one another, a new point is
+        one of them only where it is much closer to that one than to the next.
+        """
+        X = np.asarray(self.samples.points)
+        spread = np.max(self.metric.distance(X, np.broadcast_to(X.mean(0), X.shape)))
+        closest = np.asarray(new.distance[:, :1])
+        others = np.asarray(new.distance[:, 1:2])  # none where a point has one neighbour
+        return (closest[:, 0] <= ROUNDING * spread) & (closest <= 1e-3 * others).all(1)
 
     def _along_edges(self, Q: np.ndarray, new: Insertion, values: np.ndarray, direction: np.ndarray) -> np.ndarray:
         here = np.asarray(self.metric.lower(direction, Q))
@@ -152,7 +169,8 @@ class GraphProjector(Projector):
         weights = measure_weights(samples, metric, measure, key)
         graph = weigh_samples(neighbour_graph(X, metric, k, self.weighting), weights)
         solution = solve_poisson(graph, omega := edge_flow(graph, X, F, metric), self.solver)
-        flow = split_flow(graph, omega, np.asarray(solution.potential))
+        phi = mean_zero(solution.potential, samples.weights, graph.labels)
+        flow = split_flow(graph, omega, phi)
         lifted = lift_flow(graph, X, flow.cyclic if self.lift == "residual" else flow.potential, self.ridge)
         lifted = np.asarray(metric.raise_index(lifted, X))
         direction = F - lifted if self.lift == "residual" else lifted
@@ -192,14 +210,14 @@ def _energy(samples: Samples, metric: Metric, graph: SampleGraph, flow: EdgeFlow
     noise = min(samples.noise or 0.0, total)
     share = flow.nonpotentiality
     if samples.noise:
-        w, whole = flow.weights, float(flow.weights @ flow.omega**2)
+        w = flow.weights
         other = samples.halves[0] if samples.halves is not None else _noise_like(samples)
         omega = edge_flow(graph, X, np.asarray(other), metric)
         cyclic = split_flow(graph, omega, np.asarray(solve_poisson(graph, omega, solver).potential)).cyclic
         if samples.halves is not None:
-            share = float(w @ (cyclic * (2.0 * flow.cyclic - cyclic))) / max(whole, 1e-300)
+            share = energy_share(w, cyclic, 2.0 * flow.cyclic - cyclic, flow.omega)
         else:
-            share -= float(w @ cyclic**2) / max(float(w @ omega**2), 1e-300) * (noise / total if total > 0 else 0.0)
+            share -= energy_share(w, cyclic, cyclic, omega) * (noise / total if total > 0 else 0.0)
     circulation = float(np.clip(share * total, 0.0, total - noise))
     return Energy(total - noise - circulation, circulation, noise)
 
