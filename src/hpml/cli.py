@@ -76,9 +76,8 @@ def train(
     result = run(config, console)
     place = shlex.quote(str(result.folder))
     if result.stopped is not None:
-        sentence = (
-            f"Stopped after update {result.update} of {result.total}. Go on with: hpml train --resume --out {place}"
-        )
+        where = f"after update {result.update} of {result.total}" if result.update > 0 else "before the first update"
+        sentence = f"Stopped {where}. Go on with: hpml train --resume --out {place}"
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
         raise SystemExit(128 + result.stopped)
     console.print(result_table(result.folder))

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from hpml import cli
+from hpml.experiment import run
 from hpml.experiment.checkpoint import checkpoints, load_checkpoint
 from hpml.experiment.config import train_config
 from hpml.experiment.course import Course, Leg
@@ -155,8 +157,8 @@ def test_killed_again_and_again(tmp_path, whole):
     assert_same(kept(folder), whole)
 
 
-@pytest.mark.parametrize("moment", [10, 14, 19, 24])
-def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(tmp_path, whole, moment):
+def fill_at(monkeypatch, moment):
+    """The disk is full from the given number of a call that reaches it."""
     left, real = [moment], os.fsync
 
     def full(handle):
@@ -165,12 +167,107 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(tmp_
             raise OSError(errno.ENOSPC, "No space left on device")
         real(handle)
 
+    monkeypatch.setattr(os, "fsync", full)
+
+
+@pytest.mark.parametrize("moment", [2, 3, 10, 14, 19, 24])
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(tmp_path, whole, moment):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        fill_at(patch, moment)
         with pytest.raises(ValueError, match=r"(?i)(disk is full|no space left).*make room and go on with --resume"):
             train(small(tmp_path / "run"), quiet(), walk)
     train(small(tmp_path / "run", resume=True), quiet(), walk)
     assert_same(kept(tmp_path / "run"), whole)
+
+
+def test_a_disk_that_is_full_before_there_is_a_run_is_one_sentence_and_the_command_works_later(tmp_path, whole):
+    with pytest.MonkeyPatch.context() as patch:
+        fill_at(patch, 1)
+        with pytest.raises(ValueError, match=r"^The disk is full: make room and give the same command again\.$"):
+            train(small(tmp_path / "run"), quiet(), walk)
+    train(small(tmp_path / "run"), quiet(), walk)
+    assert_same(kept(tmp_path / "run"), whole)
+
+
+@pytest.mark.parametrize("moment", [1, 2, 4])
+def test_a_full_disk_is_one_sentence_where_a_run_goes_on(tmp_path, whole, moment):
+    train(small(tmp_path / "run", steps=8 * 8), quiet(), walk)
+    with pytest.MonkeyPatch.context() as patch:
+        fill_at(patch, moment)
+        words = r"^The disk is full; the checkpoint of update 8 is whole: make room and go on with --resume\.$"
+        with pytest.raises(ValueError, match=words):
+            train(small(tmp_path / "run", resume=True), quiet(), walk)
+    train(small(tmp_path / "run", resume=True), quiet(), walk)
+    assert_same(kept(tmp_path / "run"), whole)
+
+
+class StoppedAtOnce(Walk):
+    """A signal comes while the course is made, and restored nobody needs it."""
+
+    def __init__(self, config):
+        os.kill(os.getpid(), signal.SIGINT)
+        super().__init__(config)
+
+    def restore(self, tree):
+        pytest.fail("it was restored")
+
+
+def test_a_signal_while_the_course_is_made_stops_the_run_before_its_first_update(tmp_path, whole):
+    result = train(small(tmp_path / "run"), quiet(), partial(walk, kind=StoppedAtOnce))
+    assert (result.update, result.total, result.stopped) == (-1, 12, signal.SIGINT)
+    train(small(tmp_path / "run", resume=True, steps=4 * 8), quiet(), walk)
+    again = train(small(tmp_path / "run", resume=True), quiet(), partial(walk, kind=StoppedAtOnce))
+    assert (again.update, again.total, again.stopped) == (4, 12, signal.SIGINT)
+    train(small(tmp_path / "run", resume=True), quiet(), walk)
+    assert_same(kept(tmp_path / "run"), whole)
+
+
+def test_a_signal_while_a_run_is_restored_leaves_it_as_it_was(tmp_path, whole):
+    class Restoring(Walk):
+        def restore(self, tree):
+            os.kill(os.getpid(), signal.SIGINT)
+            super().restore(tree)
+
+    train(small(tmp_path / "run", steps=4 * 8), quiet(), walk)
+    result = train(small(tmp_path / "run", resume=True), quiet(), partial(walk, kind=Restoring))
+    assert (result.update, result.stopped) == (4, signal.SIGINT)
+    train(small(tmp_path / "run", resume=True), quiet(), walk)
+    assert_same(kept(tmp_path / "run"), whole)
+
+
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("ending", ["mp4", "gif"])
+def test_a_signal_while_the_film_is_made_leaves_none_and_it_is_made_later(tmp_path, whole, ending, after):
+    class Filmed(Walk):
+        stopping = True
+
+        def film(self, update, add):
+            for number in range(4):
+                if self.stopping and number == after:
+                    os.kill(os.getpid(), signal.SIGINT)
+                add(np.full((8, 8, 3), 60 * number))
+
+    class Later(Filmed):
+        stopping = False
+
+    result = train(small(tmp_path / "run", video=ending), quiet(), partial(walk, kind=Filmed))
+    assert (result.update, result.stopped) == (12, signal.SIGINT)
+    assert list((tmp_path / "run" / "videos").iterdir()) == []
+    assert train(small(tmp_path / "run", video=ending, resume=True), quiet(), partial(walk, kind=Later)).stopped is None
+    assert [path.name for path in (tmp_path / "run" / "videos").iterdir()] == [f"0000000012.{ending}"]
+    assert_same(kept(tmp_path / "run"), whole)
+
+
+@pytest.mark.parametrize(
+    ("update", "where"), [(-1, "before the first update"), (0, "before the first update"), (4, "after update 4 of 12")]
+)
+def test_the_command_says_where_it_was_stopped_and_how_to_go_on(monkeypatch, capsys, tmp_path, update, where):
+    place = tmp_path / "run"
+    monkeypatch.setattr(run, "train", lambda *_: run.Result(place, update, 12, signal.SIGTERM))
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", "--out", str(place)])
+    assert stop.value.code == 128 + signal.SIGTERM
+    assert capsys.readouterr().out == f"Stopped {where}. Go on with: hpml train --resume --out {place}\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from hpml.marl.find import resolve
-from hpml.marl.projection import ProjectionSettings
+from hpml.marl.projection import ProjectionSettings, preset_values
 from hpml.marl.settings import Settings, preset
 
 PROJECTION = ("preset", "share", "history", "keep", "refresh", "safeguard", "lookahead", "probes", "radius")
+SEEDS = 2**32  # a seed's keys are made from 32 bits
 LEG = 16  # updates of a compiled environment between two looks at the signals, where evaluations allow it
 # A run goes on with these changed: they say how it runs and what it writes, not what it learns.
 MAY_CHANGE = frozenset(
@@ -30,7 +31,8 @@ class TrainConfig:
     projection: Literal["none", "graph", "neural", "kernel"] = "none"
     """What splits the actors' update into the part that climbs one hill and the part that goes in circles."""
     projection_preset: Literal["default", "paper"] = "default"
-    """paper: k=4, refresh every 8 updates, ridge 1e-4, and for the network 2 inner steps at rate 1e-3."""
+    """paper: graph with k=4, ridge 1e-4, a fit every 8 updates; neural with 2 inner steps at rate 1e-3, every update;
+    safeguard 0.01 for both."""
     residual: Literal["drop", "extragradient", "optimistic", "adjust"] = "drop"
     """What happens to the part that goes in circles: dropped, or kept and treated."""
     strength: float = ProjectionSettings.strength
@@ -75,10 +77,10 @@ class TrainConfig:
     """Samples of the update field that the projection keeps, one an update."""
     projection_keep: Literal["recent", "reservoir", "thinned"] = ProjectionSettings.keep
     """Which samples are kept."""
-    projection_refresh: int = ProjectionSettings.refresh
-    """Updates from one fit of the projection to the next."""
-    projection_safeguard: float = ProjectionSettings.safeguard
-    """The least cosine of the changed update with the raw one."""
+    projection_refresh: int | None = None
+    """Updates from one fit of the projection to the next. Unless given: 8, or the paper's with its preset."""
+    projection_safeguard: float | None = None
+    """The least cosine of the changed update with the raw one. Unless given: 0.3, or the paper's with its preset."""
     projection_lookahead: float = ProjectionSettings.lookahead
     """The first step of --residual extragradient, in steps of Adam: 1 moves a parameter by the rate."""
     projection_probes: int = ProjectionSettings.probes
@@ -92,9 +94,21 @@ class TrainConfig:
             _at_least(name, getattr(self, name), least)
         for name, least in (("checkpoint_every", 0), ("keep", 1), ("workers", 0)):
             _at_least(name, getattr(self, name), least)
+        if self.seed + self.seeds > SEEDS:
+            last = self.seed + self.seeds - 1
+            raise ValueError(f"--seed {self.seed} with --seeds {self.seeds} ends at {last}: seeds are below {SEEDS}.")
         if self.projection == "none" and self.residual != "drop":
             raise ValueError(f"--residual {self.residual} treats what a projection finds: choose a --projection.")
         assert self.project  # which checks its own
+        if self.resume:
+            return  # the run's own values are in its folder, and what differs from them is refused there
+        for name, value in preset_values(self.projection, self.projection_preset).items():
+            given = getattr(self, f"projection_{name}")
+            if given not in (None, value):
+                raise ValueError(
+                    f"--projection-preset {self.projection_preset} has --projection-{name} {value} for "
+                    f"{self.projection}, and {given} was asked for: leave one of the two options out."
+                )
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -114,7 +128,9 @@ class TrainConfig:
     @property
     def project(self) -> ProjectionSettings:
         """The projection's settings."""
-        own = {name: getattr(self, f"projection_{name}") for name in PROJECTION}
+        own: dict[str, Any] = {name: getattr(self, f"projection_{name}") for name in PROJECTION}
+        own = {name: value for name, value in own.items() if value is not None}
+        own = preset_values(self.projection, self.projection_preset) | own
         return ProjectionSettings(kind=self.projection, residual=self.residual, strength=self.strength, **own)
 
     @property
@@ -151,7 +167,14 @@ def complete(config: TrainConfig) -> TrainConfig:
     every = config.evaluate_every or max(1, config.updates // 20)
     if not config.evaluate_every and every > LEG:
         every -= every % LEG
-    return dataclasses.replace(config, evaluate_every=every, out=config.folder)
+    project = config.project
+    return dataclasses.replace(
+        config,
+        evaluate_every=every,
+        out=config.folder,
+        projection_refresh=project.refresh,
+        projection_safeguard=project.safeguard,
+    )
 
 
 def to_json(config: TrainConfig) -> dict[str, Any]:
@@ -163,9 +186,18 @@ def from_json(stored: dict[str, Any]) -> TrainConfig:
     """A config from its stored form."""
     try:
         inner = Settings(**stored["settings"])
-        return TrainConfig(**{**stored, "settings": inner, "out": Path(stored["out"])})
+        return TrainConfig(**{**as_used(stored), "settings": inner, "out": Path(stored["out"])})
     except (TypeError, KeyError) as error:
         raise ValueError(f"config.json is of another version of hpml: {error}.") from error
+
+
+def as_used(stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored config with the values that its run uses.
+
+    Earlier versions wrote what was asked for, or the defaults, where the projection's preset had values of its own.
+    """
+    own = preset_values(stored.get("projection", "none"), stored.get("projection_preset", "default"))
+    return stored | {f"projection_{name}": value for name, value in own.items()}
 
 
 def _preset_for(env: str) -> str:

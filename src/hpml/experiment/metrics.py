@@ -20,7 +20,7 @@ class MetricsWriter:
     """Gathers rows and writes them to a folder of Parquet files when it is told to."""
 
     def __init__(self, folder: Path) -> None:
-        _parquet()  # where it is missing, say so before the run and not at its first checkpoint
+        parquet_package()  # where it is missing, say so before the run and not at its first checkpoint
         self.folder = folder
         self.rows: list[dict[str, Any]] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ class MetricsWriter:
         """Write the gathered rows as one part; on an error they are kept, and nothing half is left."""
         if not self.rows:
             return
-        pyarrow, _ = _parquet()
+        pyarrow, _ = parquet_package()
         names = [*KEYS, *dict.fromkeys(name for row in self.rows for name in row if name not in KEYS)]
         columns = {
             name: pyarrow.array([row.get(name) for row in self.rows], "int64" if name in KEYS else "float64")
@@ -46,7 +46,7 @@ class MetricsWriter:
 
     def forget_after(self, update: int) -> None:
         """Drop every row of a later update, on the disk too."""
-        pyarrow, parquet = _parquet()
+        pyarrow, parquet = parquet_package()
         self.rows = [row for row in self.rows if row["update"] <= update]
         for left in self.folder.glob("*.tmp"):
             left.unlink()
@@ -60,7 +60,7 @@ class MetricsWriter:
             path.unlink()
 
     def _write(self, table: Any, last: int) -> None:
-        _, parquet = _parquet()
+        _, parquet = parquet_package()
         path = self.folder / f"{last:010d}.parquet"
         temporary = path.with_suffix(".tmp")
         # No two measurements are alike, but their first bytes are: half of the size.
@@ -85,7 +85,7 @@ def read_metrics(folder: Path) -> Any:
 
     `folder` is the run's or its `metrics` folder.
     """
-    pyarrow, parquet = _parquet()
+    pyarrow, parquet = parquet_package()
     place = folder / "metrics" if (folder / "metrics").is_dir() else folder
     parts = [parquet.read_table(path) for path in _parts(place)]
     if not parts:
@@ -104,7 +104,8 @@ def _parts(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.parquet") if path.stem.isdigit())
 
 
-def _parquet() -> tuple[Any, Any]:
+def parquet_package() -> tuple[Any, Any]:
+    """pyarrow and its part for Parquet, or one sentence where it is missing."""
     try:
         import pyarrow
         import pyarrow.compute

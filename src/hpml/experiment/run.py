@@ -21,19 +21,22 @@ from hpml.experiment.config import MAY_CHANGE, TrainConfig, complete, to_json
 from hpml.experiment.course import Course, Row
 from hpml.experiment.evaluation import summarise
 from hpml.experiment.memory import keep_memory
-from hpml.experiment.metrics import MetricsWriter
+from hpml.experiment.metrics import MetricsWriter, parquet_package
 from hpml.experiment.progress import Watch
-from hpml.experiment.stopping import explained, interruptible
+from hpml.experiment.stopping import Stop, explained, interruptible
 from hpml.experiment.store import RunFolder, create_run, note_versions, open_run, write_json
-from hpml.experiment.trackers import TensorBoard, Tracker, WeightsAndBiases
-from hpml.experiment.video import filming
+from hpml.experiment.trackers import TensorBoard, Tracker, WeightsAndBiases, tensorboard_package, wandb_package
+from hpml.experiment.video import film_package, filming
 
 SECONDS = 300.0  # between two checkpoints where no number of updates is given
 
 
 @dataclass(frozen=True)
 class Result:
-    """Where a run stands: its `folder`, the `update` that it reached out of `total`, and the signal that stopped it."""
+    """Where a run stands: its `folder`, the `update` that it reached out of `total`, and the signal that stopped it.
+
+    An `update` of -1: there is no checkpoint yet.
+    """
 
     folder: Path
     update: int
@@ -60,20 +63,46 @@ def train(
     device = use_device(config.device)
     keep_memory()
     make = plan(config)
+    _check_packages(config)
     stored, seeds = to_json(config), list(config.all_seeds)
-    if config.resume:
-        folder = open_run(config.folder, stored, seeds, MAY_CHANGE)
-    else:
-        folder = create_run(config.folder, stored, seeds)
-    try:
-        with explained(folder):
+    with interruptible() as stop, explained(config.folder):
+        if config.resume:
+            folder = open_run(config.folder, stored, seeds, MAY_CHANGE)
+        else:
+            folder = create_run(config.folder, stored, seeds)
+        try:
             course = make()
             try:
-                return _Run(config, course, folder, console, device, saved).go(watch)
+                if stop.signal is not None:  # a checkpoint that is there need not be restored to be left
+                    newest = max(checkpoints(folder.checkpoints), default=-1)
+                    return Result(folder.path, newest, _lengths(config, course)[1], stop.signal)
+                return _Run(config, course, folder, console, device, saved).go(stop, watch)
             finally:
                 course.close()
-    finally:
-        folder.close()
+        finally:
+            folder.close()
+
+
+def _check_packages(config: TrainConfig) -> None:
+    """Import what the run writes with: a package that is missing is said before there is a folder."""
+    parquet_package()
+    if config.tensorboard:
+        tensorboard_package()
+    if config.wandb:
+        wandb_package()
+    if config.video != "none":
+        film_package()
+
+
+def _lengths(config: TrainConfig, course: Course) -> tuple[int, int]:
+    """How many updates a leg has, and the run."""
+    # All legs have one length: another one would be compiled anew, and could round otherwise.
+    leg = max(k for k in range(1, course.longest + 1) if config.evaluate_every % k == 0)
+    return leg, -(-config.updates // leg) * leg
+
+
+class _Cut(Exception):
+    """A signal came while the film was made."""
 
 
 class _Run:
@@ -90,9 +119,7 @@ class _Run:
     ) -> None:
         self.config, self.course, self.folder, self.console, self.saved = config, course, folder, console, saved
         self.update = -1  # nothing is done yet, not even the evaluation before the first update
-        # All legs have one length: another one would be compiled anew, and could round otherwise.
-        self.leg = max(k for k in range(1, course.longest + 1) if config.evaluate_every % k == 0)
-        self.total = -(-config.updates // self.leg) * self.leg
+        self.leg, self.total = _lengths(config, course)
         self.frequent = np.full((config.seeds, course.spec.agents), -1, np.int32)
         said: list[str] = []
         if config.resume:
@@ -110,13 +137,13 @@ class _Run:
         if config.wandb:
             self.trackers.append(WeightsAndBiases(config.wandb, folder.path.name, folder.path, to_json(config)))
 
-    def go(self, ask: Callable[[int, int, float], bool] | None = None) -> Result:
-        """Run to the end, to a signal, or until `ask` says so."""
+    def go(self, stop: Stop, ask: Callable[[int, int, float], bool] | None = None) -> Result:
+        """Run to the end, to a signal that `stop` has noted, or until `ask` says so."""
         config, total = self.config, self.total
         saved, when = self.update, time.monotonic()
         every = config.checkpoint_every
         gain = share = math.nan
-        with interruptible() as stop, Watch(self.console, self._title(), *self._bar()) as watch:
+        with Watch(self.console, self._title(), *self._bar()) as watch:
             try:
                 while self.update < total and stop.signal is None:
                     rows = self._advance()
@@ -128,17 +155,34 @@ class _Run:
                     if passed or saved < 0:
                         self._save()
                         saved, when = self.update, time.monotonic()
-                    if ask is not None and ask(self.update, total, gain) and stop.signal is None:
+                    asked = ask is not None and ask(self.update, total, gain)
+                    if asked and stop.signal is None and self.update < total:  # at the end only the film is left
                         stop.signal = signal.SIGTERM
                 if saved < self.update:
                     self._save()
             finally:
                 for tracker in self.trackers:
                     tracker.close()
-        if self.update >= total and config.video != "none":
-            with filming(self.folder.videos / f"{self.update:010d}.{config.video}") as add:
-                self.course.film(self.update, add)
-        return Result(self.folder.path, self.update, total, stop.signal if self.update < total else None)
+        whole = self.update >= total and (config.video == "none" or self._film(stop))
+        return Result(self.folder.path, self.update, total, None if whole else stop.signal)
+
+    def _film(self, stop: Stop) -> bool:
+        """Film an episode; False where a signal cut it short, and left no film."""
+        if stop.signal is not None:
+            return False
+        path = self.folder.videos / f"{self.update:010d}.{self.config.video}"
+        try:
+            with filming(path) as add:
+
+                def add_unless_stopped(frame: Any) -> None:
+                    if stop.signal is not None:
+                        raise _Cut
+                    add(frame)
+
+                self.course.film(self.update, add_unless_stopped)
+        except _Cut:
+            return False
+        return True
 
     def _advance(self) -> list[Row]:
         """The next few updates, or the evaluation before the first; the rows of the last update, a seed each."""

@@ -3,12 +3,12 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
 
 from hpml.experiment.checkpoint import FULL, checkpoints
-from hpml.experiment.store import RunFolder
 
 
 class Stop:
@@ -40,8 +40,8 @@ def interruptible() -> Iterator[Stop]:
 
 
 @contextmanager
-def explained(folder: RunFolder) -> Iterator[None]:
-    """What a run can run out of, and workers that cannot go on, in one sentence."""
+def explained(folder: Path) -> Iterator[None]:
+    """What the run in a folder can run out of, and workers that cannot go on, in one sentence."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -58,9 +58,11 @@ def explained(folder: RunFolder) -> Iterator[None]:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise ValueError(f"The disk is full{_whole(folder)}: make room and go on with --resume.") from error
+        begun = (folder / "config.json").exists()  # a folder without one is no run yet
+        advice = "make room and go on with --resume" if begun else "make room and give the same command again"
+        raise ValueError(f"The disk is full{_whole(folder)}: {advice}.") from error
 
 
-def _whole(folder: RunFolder) -> str:
-    known = checkpoints(folder.checkpoints)
+def _whole(folder: Path) -> str:
+    known = checkpoints(folder / "checkpoints")
     return f"; the checkpoint of update {known[-1]} is whole" if known else ""

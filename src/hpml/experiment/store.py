@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hpml.experiment.checkpoint import sync_folder
+from hpml.experiment.config import as_used
 
 try:
     import fcntl
@@ -85,7 +86,7 @@ def create_run(path: Path, config: dict[str, Any], seeds: list[int]) -> RunFolde
 
 def open_run(path: Path, config: dict[str, Any], seeds: list[int], may_change: frozenset[str]) -> RunFolder:
     """The folder of a run that goes on; a config that differs in a field that may not change is refused."""
-    stored = read_config(path)
+    stored = as_used(read_config(path))
     if sentence := difference(path, stored, config, may_change):
         raise ValueError(f"{sentence}: leave the option out to go on with the run, or choose another --out.")
     return _furnished(path, stored | {name: config[name] for name in may_change if name in config}, seeds)
@@ -93,6 +94,7 @@ def open_run(path: Path, config: dict[str, Any], seeds: list[int], may_change: f
 
 def difference(path: Path | str, stored: dict[str, Any], config: dict[str, Any], may_change: frozenset[str]) -> str:
     """What a stored config and the one asked for differ in, where it may not change; no words where in nothing."""
+    stored = as_used(stored)
     for name in dict.fromkeys([*stored, *config]):
         if name in may_change or stored.get(name) == config.get(name):
             continue

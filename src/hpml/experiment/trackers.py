@@ -27,13 +27,7 @@ class TensorBoard(Tracker):
     """
 
     def __init__(self, folder: Path, seeds: tuple[int, ...], after: int | None = None) -> None:
-        # The writers of records and events alone: the package's own file writer would import TensorFlow where it is.
-        try:
-            from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-            from tensorboard.compat.proto.summary_pb2 import Summary
-            from tensorboard.summary.writer.record_writer import RecordWriter
-        except ImportError as error:
-            raise ValueError('Training writes curves for TensorBoard: pip install "hpml[train]".') from error
+        Event, SessionLog, Summary, RecordWriter = tensorboard_package()
         self._event, self._summary = Event, Summary
         self._writers: dict[int, Any] = {}
         for seed in seeds:
@@ -68,10 +62,7 @@ class WeightsAndBiases(Tracker):
     """One run of Weights & Biases, the seeds' curves side by side; it goes on under the same identity when resumed."""
 
     def __init__(self, project: str, name: str, folder: Path, config: Mapping[str, Any]) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise ValueError("--wandb needs Weights & Biases: pip install wandb, or leave it out.") from error
+        wandb = wandb_package()
         remembered = folder / "wandb-id.txt"
         identity = remembered.read_text().strip() if remembered.exists() else wandb.util.generate_id()
         remembered.write_text(identity)
@@ -87,3 +78,23 @@ class WeightsAndBiases(Tracker):
     def close(self) -> None:
         """Finish the upload."""
         self._run.finish()
+
+
+def tensorboard_package() -> tuple[Any, Any, Any, Any]:
+    """The writers of records and events alone: the package's own file writer would import TensorFlow where it is."""
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+    except ImportError as error:
+        raise ValueError('Training writes curves for TensorBoard: pip install "hpml[train]".') from error
+    return Event, SessionLog, Summary, RecordWriter
+
+
+def wandb_package() -> Any:
+    """Weights & Biases, or one sentence where it is missing."""
+    try:
+        import wandb
+    except ImportError as error:
+        raise ValueError("--wandb needs Weights & Biases: pip install wandb, or leave it out.") from error
+    return wandb

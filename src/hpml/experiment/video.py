@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,16 @@ def enlarge(frame: np.ndarray) -> np.ndarray:
     return np.pad(large, [(0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0)])
 
 
+def film_package() -> Any:
+    """imageio, or one sentence where it or its plug-in is missing."""
+    try:
+        import imageio.v2 as imageio
+        import imageio_ffmpeg  # noqa: F401 (the plug-in that mp4 needs)
+    except ImportError as error:
+        raise ValueError('Films need imageio and imageio-ffmpeg: pip install "hpml[train]".') from error
+    return imageio
+
+
 @contextmanager
 def filming(path: Path, rate: int = 15) -> Iterator[Callable[[Any], None]]:
     """A function that adds a frame (height, width, 3) in bytes to a film with `rate` frames a second.
@@ -47,11 +57,7 @@ def filming(path: Path, rate: int = 15) -> Iterator[Callable[[Any], None]]:
     The film takes its name at the end: one that was cut short never has it.
     """
     check_ending(path)
-    try:
-        import imageio.v2 as imageio
-        import imageio_ffmpeg  # noqa: F401 (the plug-in that mp4 needs)
-    except ImportError as error:
-        raise ValueError('Films need imageio and imageio-ffmpeg: pip install "hpml[train]".') from error
+    imageio = film_package()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"half-{path.name}")
     gif = path.suffix.lower() == ".gif"
@@ -68,7 +74,8 @@ def filming(path: Path, rate: int = 15) -> Iterator[Callable[[Any], None]]:
         with warnings.catch_warnings():
             # JAX warns of forks; this one becomes ffmpeg at once.
             warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
-            with imageio.get_writer(temporary, **options) as writer:
+            # By itself the writer stays open after an error, and ffmpeg would write on after the file is gone.
+            with closing(imageio.get_writer(temporary, **options)) as writer:
                 yield add
         if not count:
             raise ValueError("A film needs at least one frame.")

@@ -6,7 +6,7 @@ sample and the change of the direction is formed; the other minibatches of the u
 one batch see one field, so this loses little and costs a fraction.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -24,6 +24,8 @@ from hpml.projection.projectors.kernel import KernelProjector
 from hpml.projection.projectors.neural import NeuralProjector
 
 KINDS = ("none", "graph", "neural", "kernel")
+# What the paper's preset decides: the graph is fitted every 8 updates, the network makes its steps at every update.
+PAPER = {"graph": {"refresh": 8, "safeguard": 0.01}, "neural": {"refresh": 1, "safeguard": 0.01}}
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class ProjectionSettings:
     kind: Literal["none", "graph", "neural", "kernel"] = "none"
     """The projector that splits the field; none leaves the update as it is. "adjust" uses none: any kind will do."""
     preset: Literal["default", "paper"] = "default"
-    """paper: graph with k = 4, a fit every 8 updates, ridge 1e-4; network at rate 1e-3, 2 steps every update; drop."""
+    """paper: graph with k = 4, a fit every 8 updates, ridge 1e-4; network at rate 1e-3, 2 steps every update; drop.
+    Its refresh and safeguard take the place of those below."""
     residual: Literal["drop", "extragradient", "optimistic", "adjust"] = "drop"
     """What happens to the circulating part: see docs/plugin.md."""
     strength: float = 1.0
@@ -72,6 +75,11 @@ class ProjectionSettings:
             raise ValueError("strength must not be negative, and lookahead must be positive.")
 
 
+def preset_values(kind: str, preset: str) -> dict[str, Any]:
+    """The settings that a preset decides itself; none where it leaves them to the user."""
+    return dict(PAPER.get(kind, {})) if preset == "paper" else {}
+
+
 def make_projection(
     settings: ProjectionSettings, training: Settings, agents: int
 ) -> optax.GradientTransformationExtraArgs | None:
@@ -79,6 +87,7 @@ def make_projection(
     if settings.kind == "none":
         return None
     paper = settings.preset == "paper"
+    settings = replace(settings, **preset_values(settings.kind, settings.preset))
     projector: Projector
     if settings.kind == "graph":
         projector = GraphProjector.paper() if paper else GraphProjector()
@@ -86,15 +95,14 @@ def make_projection(
         projector = NeuralProjector.paper() if paper else NeuralProjector()
     else:
         projector = KernelProjector()
-    refresh = {"graph": 8, "neural": 1}[settings.kind] if paper else settings.refresh
     return hodge_projection(
         projector,
         settings.history,
-        refresh,
+        settings.refresh,
         settings.residual,
         share=settings.share,
         keep=settings.keep,
-        safeguard=0.01 if paper else settings.safeguard,
+        safeguard=settings.safeguard,
         stride=settings.lookahead * training.actor_rate,
         strength=settings.strength,
         every=training.passes * minibatches(training, agents),

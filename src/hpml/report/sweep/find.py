@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from hpml.experiment.config import MAY_CHANGE
+from hpml.experiment.config import MAY_CHANGE, as_used
 from hpml.experiment.sweep.place import Place, open_place
 from hpml.report.sweep.identity import Run, distinct, environment_name, method_name
 
@@ -150,7 +150,7 @@ def _read(place: Place, name: str, shown: str, parts: tuple[str, ...]) -> Run:
         raise ValueError("it has no metrics yet: they are written at its first checkpoint")
     record = _json(place.read(f"{name}.json")) if name else {}
     versions, restarted = _versions(_json(place.read(f"{at}versions.json")))
-    flat = {key: value for key, value in config.items() if key not in WATCHING and key != "settings"}
+    flat = {key: value for key, value in as_used(config).items() if key not in WATCHING and key != "settings"}
     return Run(
         name=shown,
         environment=environment_name(str(config["env"])),
