@@ -92,7 +92,9 @@ def test_noise_is_neither_circulation_nor_potential(noise):
         return (state, x + 0.01 * field), logs | {"truth": x @ x}
 
     start = (instrument.init(draws[0, 0]), draws[0, 0])
-    logs = {name: np.asarray(found[20:]) for name, found in jax.jit(lambda: jax.lax.scan(step, start, draws))()[1].items()}
+    logs = {
+        name: np.asarray(found[20:]) for name, found in jax.jit(lambda: jax.lax.scan(step, start, draws))()[1].items()
+    }
     np.testing.assert_allclose(logs["noise_share"].mean(), noise**2 / (1.0 + noise**2), atol=0.02)
     np.testing.assert_allclose(logs["potential_share"].mean(), 1.0 / (1.0 + noise**2), atol=0.05)
     assert abs((logs["residual_clean"] / logs["truth"]).mean()) < 0.25

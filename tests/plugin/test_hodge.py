@@ -260,7 +260,12 @@ def test_nothing_is_ever_nan(residual, projector):
 @pytest.mark.parametrize("slopes", ["float32", "bfloat16"])
 def test_parameters_of_any_precision_and_size(options, slopes):
     """Half precision, an empty array, a number of Python; gradients in a precision of their own."""
-    params = {"a": jnp.arange(4.0, dtype=jnp.bfloat16), "b": 1.0, "c": jnp.zeros((0, 3)), "d": jnp.ones((), jnp.float16)}
+    params = {
+        "a": jnp.arange(4.0, dtype=jnp.bfloat16),
+        "b": 1.0,
+        "c": jnp.zeros((0, 3)),
+        "d": jnp.ones((), jnp.float16),
+    }
     field_fn = lambda p: jax.tree.map(lambda x: (0.5 * jnp.asarray(x)).astype(slopes), p)  # noqa: E731
     transformation = hodge_projection(GraphProjector(), 4, 2, **options)
     state = transformation.init(params)

@@ -119,7 +119,9 @@ class Instrument:
         ring = push_products(ring, point, field, products)
         due = ring.count % self.refresh == 0
         small = eqx.tree_at(lambda h: (h.points, h.field), ring, (None, None))
-        chart, fits, shares = when(due, self._renew, lambda _, *rest: rest, small, state.chart, state.fits, state.shares)
+        chart, fits, shares = when(
+            due, self._renew, lambda _, *rest: rest, small, state.chart, state.fits, state.shares
+        )
         ring = lock_kept(ring, due)
         x, f = (part.astype(jnp.float32) for part in encode(chart, ring, row_products(ring, ring.newest)))
         R = residual_at(self.projector, fits.whole, x, f)
@@ -158,7 +160,7 @@ class Instrument:
         x, f = (part.astype(jnp.float32) for part in encode(state.chart, state.history, products))
         g = encode_gap(state.chart, products).astype(jnp.float32)
 
-        def ahead(fit: Any, field: Array) -> Array:
+        def ahead(fit: Any, field: Any) -> Any:
             direction = self.projector.local_direction(fit, x, field)
             return jnp.where(jnp.all(jnp.isfinite(direction)), field - direction, 0.0)
 

@@ -19,7 +19,7 @@ class Fits(NamedTuple):
     folds: Any
 
 
-def unfitted(projector: Projector, count: int, rank: int, key: Array, cross_fit: bool = True) -> Fits:
+def unfitted(projector: Projector, count: int, rank: int, key: jax.Array, cross_fit: bool = True) -> Fits:
     """Before the first fit."""
     whole = projector.local_init(count, rank, key)
     return Fits(whole, jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), whole) if cross_fit else None)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from hpml.geometry.arrays import Array
-from hpml.geometry.history import as_rows, History, check_like, empty_row, no_products, products_with, push_products
+from hpml.geometry.history import History, as_rows, check_like, empty_row, no_products, products_with, push_products
 from hpml.geometry.leaves import Leaves, Tree
 from hpml.plugin.when import when
 

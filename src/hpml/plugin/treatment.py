@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.history import (
-    as_rows,
-    buffer_dtype,
     History,
     Products,
+    as_rows,
+    buffer_dtype,
     check_like,
     combine_rows,
     empty_row,
@@ -252,7 +252,9 @@ class Treatment(NamedTuple):
                 ahead = jax.tree.map(lambda p, v: (p + reach * v).astype(p.dtype), params, field)
                 ahead, field_ahead, *_ = pack(ring, ahead, field_fn(ahead))
                 check_like(ring, field_ahead, "The result of field_fn")
-                R_ahead = self.residual_at(fits.whole, *encode(chart, ring, products_with(ring, ahead, field_ahead, metric)))
+                R_ahead = self.residual_at(
+                    fits.whole, *encode(chart, ring, products_with(ring, ahead, field_ahead, metric))
+                )
                 change = self.share * (R_ahead - R)
             now = seen._replace(residual_energy=_single(R @ R), energy=_single(here.energy))
             if gap is not None:
