@@ -44,6 +44,10 @@ class Chart(eqx.Module):
         """The vectors that have these coordinates."""
         return np.asarray(self.metric.unwhiten(np.asarray(coordinates, np.float64) @ self.basis))
 
+    def variances(self, variances: Float[Array, "q r"]) -> Float[Array, "q d"]:
+        """The variances of a decoded vector's coordinates, from those of its coordinates in the chart."""
+        return np.asarray(variances, np.float64) @ self.decode(np.eye(self.rank)) ** 2
+
 
 def chart_of(samples: Samples, metric: Metric) -> tuple[Chart, Samples]:
     """The chart of the samples' span, and the samples inside it, where the metric is Euclidean.

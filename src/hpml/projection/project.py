@@ -9,10 +9,12 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array, as_matrix
 from hpml.geometry.chart import Chart, chart_of
 from hpml.geometry.metric import Euclidean, Metric
-from hpml.geometry.samples import Measure, Samples, gather_samples
+from hpml.geometry.samples import Measure, Samples, draw_measure, gather_samples
 from hpml.projection.discrete.flow import EdgeFlow
 from hpml.projection.projector import Energy, Fit, Prediction, Projector
 from hpml.projection.projectors.kernel import KernelProjector
+
+DRAWN = 1 << 26  # numbers drawn from a measure in many dimensions: half a gigabyte
 
 
 class Projection(eqx.Module):
@@ -58,18 +60,29 @@ class Projection(eqx.Module):
         return np.asarray(self.fit.potential(self._enter(points)))
 
     def predict(self, points: Any) -> Prediction:
-        """Potential, direction and residual at new points with their uncertainty (kernel projector)."""
+        """Potential, direction and residual at new points with their uncertainty (kernel projector).
+
+        In a chart (d > 2n) its coordinates' deviations are taken for independent, and nothing is said of what lies
+        beside the samples' span.
+        """
         predict = getattr(self.fit, "predict", None)
         if predict is None:
             raise AttributeError(
                 f"This fit ({self.method}) has no uncertainty: use at() and potential_at(). Only the kernel projector "
                 "has one, with at most 32 coordinates or, where it finds no noise, at most `exact` numbers n d."
             )
-        if self.chart is not None:
-            raise ValueError(
-                "Uncertainty by coordinate needs d <= 2n; here the samples span a chart: use at() and potential_at()."
-            )
-        return predict(self._enter(points))
+        found = predict(self._enter(points))
+        if self.chart is None:
+            return found
+        spread = lambda deviation: np.sqrt(np.asarray(self.chart.variances(np.square(deviation))))  # noqa: E731
+        return Prediction(
+            found.potential,
+            self._leave(found.direction),
+            self._leave(found.residual),
+            found.potential_std,
+            spread(found.direction_std),
+            spread(found.residual_std),
+        )
 
     def _enter(self, points: Any) -> np.ndarray:
         X = as_matrix(points, "points")
@@ -107,8 +120,8 @@ def project(
     if not isinstance(projector, Projector):
         raise ValueError(f"projector must be made, as in hpml.GraphProjector(neighbours=16); got {_kind(projector)}.")
     samples = gather_samples(points, field, weights, metric)
-    chart, inner, inner_metric = _enter_chart(samples, metric, measure)
-    fit = projector.fit(inner, inner_metric, measure, key)
+    chart, inner, inner_metric, inner_measure = _enter_chart(samples, metric, measure)
+    fit = projector.fit(inner, inner_metric, inner_measure, key)
     potential, direction = (np.asarray(part) for part in fit.at_samples())
     if chart is not None:
         direction = np.asarray(chart.decode(direction))
@@ -129,9 +142,23 @@ def _kind(thing: Any) -> str:
     return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
-def _enter_chart(samples: Samples, metric: Metric, measure: Measure) -> tuple[Chart | None, Samples, Metric]:
-    """Coordinates of the samples' span where it is much smaller than the space; measures need the space itself."""
-    if samples.dimension <= 2 * samples.count or not metric.constant or measure is not None:
-        return None, samples, metric
+def _enter_chart(
+    samples: Samples, metric: Metric, measure: Measure
+) -> tuple[Chart | None, Samples, Metric, Measure]:
+    """Coordinates of the samples' span where it is much smaller than the space, and the measure seen in them.
+
+    Nothing is known of the field beside the span, so that what a measure does there cannot matter: its points are
+    those that lie below them in the span.
+    """
+    if samples.dimension <= 2 * samples.count or not metric.constant:
+        return None, samples, metric, measure
     chart, inner = chart_of(samples, metric)
-    return chart, inner, Euclidean()
+    if measure is None:
+        return chart, inner, Euclidean(), None
+    given = measure
+
+    def below(key: Any, count: int) -> np.ndarray:
+        count = min(count, max(DRAWN // samples.dimension, 256))
+        return chart.encode_points(draw_measure(given, samples, key, count)[0])
+
+    return chart, inner, Euclidean(), below

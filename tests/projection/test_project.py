@@ -1,0 +1,64 @@
+"""`hpml.project` in many dimensions: what happens in the samples' span is what happens anywhere else."""
+
+import jax
+import numpy as np
+import pytest
+
+import hpml
+
+PLANE, SPACE = 2, 100
+TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
+
+
+def embedded(n, seed=0):
+    """Samples of a field in a plane, and the isometry into many dimensions."""
+    rng = np.random.default_rng(seed)
+    lift = np.linalg.qr(rng.normal(size=(SPACE, PLANE)))[0].T
+    points = rng.normal(size=(n, PLANE)) * (1.0, 3.0)
+    return points, -points + 2.0 * points @ TURN.T, lift
+
+
+def wide(key, count):
+    return np.asarray(3.0 * jax.random.normal(key, (count, PLANE)))
+
+
+@pytest.mark.parametrize("projector", [hpml.GraphProjector(), hpml.GraphProjector.paper()])
+@pytest.mark.parametrize("measure", [None, wide])
+def test_a_plane_in_many_dimensions_is_a_plane(projector, measure):
+    points, field, lift = embedded(40)
+    beside = None if measure is None else lambda key, count: measure(key, count) @ lift
+    low = hpml.project(points, field, projector, measure=measure)
+    high = hpml.project(points @ lift, field @ lift, projector, measure=beside)
+    assert high.chart.rank == PLANE
+    np.testing.assert_allclose(high.direction, low.direction @ lift, atol=1e-8)
+    np.testing.assert_allclose(high.potential, low.potential, atol=1e-8)
+    assert high.nonpotentiality == pytest.approx(low.nonpotentiality, abs=1e-9)
+
+
+def test_a_measure_counts_in_many_dimensions_too():
+    """Under it the field's energy is not that of the samples; what it does beside their span does not matter."""
+    points, field, lift = embedded(40)
+    field = field * (1.0 + (points[:, :1] > 0))
+    noise = lambda key, count: np.asarray(jax.random.normal(jax.random.fold_in(key, 1), (count, SPACE)))  # noqa: E731
+    across = np.eye(SPACE) - lift.T @ lift
+    left = lambda key, count: -np.abs(wide(key, count)) @ lift  # noqa: E731
+    found = [
+        hpml.project(points @ lift, field @ lift, hpml.GraphProjector(), measure=measure).nonpotentiality
+        for measure in (None, left, lambda key, count: left(key, count) + noise(key, count) @ across)
+    ]
+    assert abs(found[0] - found[1]) > 1e-3
+    assert found[1] == pytest.approx(found[2], abs=1e-9)
+
+
+def test_uncertainty_through_a_chart():
+    points, field, lift = embedded(30)
+    p = hpml.project(points @ lift, field @ lift)
+    asked = 0.5 * points[:3]
+    there = p.predict(asked @ lift)
+    np.testing.assert_allclose(there.direction, p.at(asked @ lift))
+    np.testing.assert_allclose(there.potential, p.potential_at(asked @ lift))
+    inside = p.fit.predict(p.chart.encode_points(asked @ lift))
+    for name in ("direction_std", "residual_std"):  # an isometry keeps the whole variance
+        whole, part = (np.square(getattr(found, name)).sum(1) for found in (there, inside))
+        np.testing.assert_allclose(whole, part)
+    assert there.direction_std.shape == (3, SPACE)
