@@ -142,9 +142,7 @@ def _kind(thing: Any) -> str:
     return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
-def _enter_chart(
-    samples: Samples, metric: Metric, measure: Measure
-) -> tuple[Chart | None, Samples, Metric, Measure]:
+def _enter_chart(samples: Samples, metric: Metric, measure: Measure) -> tuple[Chart | None, Samples, Metric, Measure]:
     """Coordinates of the samples' span where it is much smaller than the space, and the measure seen in them.
 
     Nothing is known of the field beside the span, so that what a measure does there cannot matter: its points are
