@@ -39,6 +39,15 @@ def flows(draw):
     return flow_of(edges, rng.normal(size=len(edges)), n, rng.uniform(0.2, 3.0, len(edges)))
 
 
+@pytest.mark.parametrize("unit", [1e200, 1e-200])
+def test_loops_in_any_units(unit):
+    edges = around([0, 1, 2]) + around([3, 6, 4, 5])
+    plain, scaled = (find_loops(flow_of(edges, [3.0 * u] * 3 + [u] * 4, 7)) for u in (1.0, unit))
+    assert [loop.nodes for loop in scaled] == [loop.nodes for loop in plain]
+    np.testing.assert_allclose([loop.share for loop in scaled], [loop.share for loop in plain])
+    np.testing.assert_allclose([loop.circulation / unit for loop in scaled], [loop.circulation for loop in plain])
+
+
 def test_two_separate_loops_have_their_energies():
     flow = flow_of(around([0, 1, 2]) + around([3, 6, 4, 5]), [3.0] * 3 + [1.0] * 4, 7)
     first, second = find_loops(flow, names=["rock", "paper", "scissors", "a", "b", "c", "d"])

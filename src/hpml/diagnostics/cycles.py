@@ -21,6 +21,7 @@ from scipy.sparse.csgraph import connected_components, depth_first_order, minimu
 
 from hpml.geometry.arrays import Array
 from hpml.projection.discrete.flow import EdgeFlow
+from hpml.projection.discrete.scale import power_of_two
 
 NODES = 400  # beyond this loops are too many to read and take too long to find: group the samples first
 ROUNDING = 1e-9  # what is carried below this share of the most is rounding
@@ -55,8 +56,9 @@ class Loop(eqx.Module):
 
 def find_loops(flow: EdgeFlow, names: Any = None, limit: int | None = None) -> tuple[Loop, ...]:
     """The loops of the flow's cyclic part, the largest share first; `names` are the nodes', `limit` keeps the first."""
-    edges, weights = np.asarray(flow.edges), np.asarray(flow.weights)
-    cyclic = np.asarray(flow.cyclic, np.float64)
+    unit, unit_weight = power_of_two(flow.omega), power_of_two(flow.weights)  # squares of others may leave float64
+    edges, weights = np.asarray(flow.edges), np.asarray(flow.weights) / unit_weight
+    cyclic = np.asarray(flow.cyclic, np.float64) / unit
     count = len(flow.node_potential)
     if count > NODES:
         raise ValueError(
@@ -69,7 +71,7 @@ def find_loops(flow: EdgeFlow, names: Any = None, limit: int | None = None) -> t
     # Without any energy, 0 <= 0 below: no loop.
     carried = weights * cyclic
     energy = float(carried @ cyclic)
-    whole = float(weights @ np.asarray(flow.omega) ** 2)
+    whole = float(weights @ (np.asarray(flow.omega) / unit) ** 2)
     if not energy > ROUNDING**2 * whole:
         return ()
     _check_balance(edges, carried, count)
@@ -86,7 +88,8 @@ def find_loops(flow: EdgeFlow, names: Any = None, limit: int | None = None) -> t
         circulation = float(size[widest].sum())
         nodes = _start_low(tuple(int(i) for i in tail[widest]))
         found = tuple(labels[i] for i in nodes)
-        loops.append(Loop(nodes, found, strength * circulation / energy, strength, circulation))
+        share = strength * circulation / energy
+        loops.append(Loop(nodes, found, share, strength * unit * unit_weight, circulation * unit))
     return tuple(sorted(loops, key=lambda loop: -loop.share))[:limit]
 
 
