@@ -155,7 +155,7 @@ def _enter_chart(samples: Samples, metric: Metric, measure: Measure) -> tuple[Ch
         return chart, inner, Euclidean(), None
     given = measure
 
-    def below(key: Any, count: int) -> np.ndarray:
+    def below(key: Any, count: int) -> Any:
         count = min(count, max(DRAWN // samples.dimension, 256))
         return chart.encode_points(draw_measure(given, samples, key, count)[0])
 
