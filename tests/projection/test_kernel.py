@@ -205,6 +205,42 @@ def test_noise_is_averaged_by_features_and_clean_samples_are_fitted_exactly(rng)
     assert relative(subset.at(test), bowl(test)) < 0.06
 
 
+@pytest.mark.parametrize(("n", "d"), [(20, 1), (20, 3), (12, 30), (150, 3)])
+def test_the_dual_forms_uncertainty_is_at_least_the_posteriors(rng, n, d):
+    """In one dimension with few samples nothing is left out, and the bounds are the variances."""
+    x = rng.normal(size=(n, d))
+    field = -x + 0.1 * rng.normal(size=(n, d))
+    asked = np.concatenate([x[:3], rng.normal(size=(5, d)), 10 * rng.normal(size=(2, d))])
+    with jax.enable_x64(True):
+        ambient = max(d, 2)
+        fit = dual.fit_dual(jnp.asarray(x), jnp.asarray(field), jnp.ones(n), ambient, iterations=200)
+        hyper = pair.Hyper(fit.length, fit.length, 1.0, dual.ROTATION, fit.noise)
+        posterior = pair.condition(fit.points, field / fit.size, np.ones(n), hyper, ambient)
+        exact = posterior.variances((asked - fit.centre) / fit.scale)
+        units = ((fit.size * fit.scale) ** 2, fit.size**2, fit.size**2)
+        bounds = [np.asarray(bound / unit) for bound, unit in zip(fit.variances(asked), units, strict=True)]
+        likeliest, L, size = float(fit.evidence(field)), np.asarray(posterior.factor), float(fit.size)
+    z, system = field.reshape(-1) / size, L @ L.T
+    assert likeliest == pytest.approx(z @ np.linalg.solve(system, z) / z.size, rel=1e-4)
+    for bound, variance in zip(bounds, exact, strict=True):
+        assert (bound >= (1 - 1e-6) * np.asarray(variance)).all()
+        assert (bound <= (1 + 1e-4 if d == 1 else 5.0) * np.asarray(variance) + 1e-6).all()
+
+
+def test_the_dual_forms_uncertainty_covers_what_it_does_not_know():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(150, 40))
+    p = hpml.project(x, -x + 0.1 * rng.normal(size=x.shape))
+    assert "dual" in p.method
+    asked = rng.normal(size=(20, 40))
+    found = p.predict(asked)
+    np.testing.assert_allclose(found.direction, p.at(asked))
+    np.testing.assert_allclose(found.potential, p.potential_at(asked))
+    off = np.abs(found.direction + asked) / found.direction_std
+    assert (off < 2).mean() > 0.9  # two deviations cover at least nine in ten
+    assert np.median(off) > 0.05  # and are not beyond all measure
+
+
 def test_dual_form_agrees_in_few_dimensions(rng):
     x, test = ball(rng, 300, 3), ball(rng, 200, 3)
     field = -x + 2 * np.cross(np.array([0.0, 0.0, 1.0]), x)

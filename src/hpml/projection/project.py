@@ -68,8 +68,7 @@ class Projection(eqx.Module):
         predict = getattr(self.fit, "predict", None)
         if predict is None:
             raise AttributeError(
-                f"This fit ({self.method}) has no uncertainty: use at() and potential_at(). Only the kernel projector "
-                "has one, with at most 32 coordinates or, where it finds no noise, at most `exact` numbers n d."
+                f"This fit ({self.method}) has no uncertainty: use at() and potential_at(), or the kernel projector."
             )
         found = predict(self._enter(points))
         if self.chart is None:

@@ -196,6 +196,29 @@ class DualKernelFit(Fit):
         """See `Fit.direction`."""
         return self._evaluate(points)[1]
 
+    def predict(self, points: Float[Array, "q d"]) -> Prediction:
+        """Potential, direction and residual with one standard deviation each, at least: see `DualFit.variances`.
+
+        From the smooth fit alone; the second step's own is not counted. By coordinate, in the caller's coordinates for
+        Euclidean and diagonal metrics, an upper bound by the metric's largest stretch otherwise.
+        """
+        points = np.asarray(points, np.float64)
+        with jax.enable_x64(True):
+            u = self.scaling.points(points)
+            factor = float(self.dual.evidence(self.scaling.vectors(self.samples.field)))
+            found = [np.asarray(part) for part in _dual_parts(self.dual, u)]
+            deviations = [np.sqrt(factor * np.asarray(part)) for part in _dual_variances(self.dual, u)]
+        stretch = np.linalg.norm(self.scaling.restore(np.eye(u.shape[1])) / self.scaling.size, axis=0)
+        size = self.scaling.size * stretch
+        return Prediction(
+            found[0] * self.scaling.energy - self.gauge,
+            self.scaling.restore(found[1]),
+            self.scaling.restore(found[2]),
+            deviations[0] * self.scaling.energy,
+            deviations[1] * size,
+            deviations[2] * size,
+        )
+
     def _evaluate(self, points):
         with jax.enable_x64(True):
             u = self.scaling.points(np.asarray(points, np.float64))
@@ -426,6 +449,7 @@ def _threads(unknowns: int) -> contextlib.AbstractContextManager[Any]:
 
 
 _dual_parts = jax.jit(lambda dual, u: dual.parts(u))
+_dual_variances = jax.jit(lambda dual, u: dual.variances(u))
 _fit_dual_host = jax.jit(
     lambda x, f, w, ambient: fit_dual(x, f, jnp.ones_like(w), ambient, iterations=200, weights=w), static_argnums=3
 )
