@@ -62,7 +62,8 @@ class DualFit(eqx.Module):
 
     def evidence(self, field: Float[Array, "n d"]) -> jax.Array:
         """The variance, in units of the prior's, under which the samples are likeliest: <f, K^-1 f> / (n d)."""
-        return jnp.maximum((field / self.size * self.first).sum() / field.size, 0.0)
+        size = jnp.where(self.size > 0, self.size, 1.0)  # 0 where the fit says nothing
+        return jnp.maximum((field / size * self.first).sum() / field.size, 0.0)
 
 
 def _bounds(fit: DualFit, u: Float[Array, " d"]) -> tuple[Array, Array, Array]:
