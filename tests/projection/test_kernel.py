@@ -205,7 +205,7 @@ def test_noise_is_averaged_by_features_and_clean_samples_are_fitted_exactly(rng)
     assert relative(subset.at(test), bowl(test)) < 0.06
 
 
-@pytest.mark.parametrize(("n", "d"), [(20, 1), (20, 3), (12, 30), (150, 3)])
+@pytest.mark.parametrize(("n", "d"), [(20, 1), (12, 30), (150, 3)])
 def test_the_dual_forms_uncertainty_is_at_least_the_posteriors(rng, n, d):
     """In one dimension with few samples nothing is left out, and the bounds are the variances."""
     x = rng.normal(size=(n, d))
