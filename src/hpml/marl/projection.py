@@ -117,14 +117,14 @@ def make_projection(
 
 def between_looks(state: Any) -> Any:
     """The part of a projection's state that steps without a look go by: neither history nor fit."""
-    return state._replace(history=None, chart=None, fit=None) if isinstance(state, HodgeState) else state
+    return state._replace(history=None, chart=None, fits=None) if isinstance(state, HodgeState) else state
 
 
 def after_looks(looked: Any, state: Any) -> Any:
     """The whole state again, from what it was after the look and what has become of the part."""
     if not isinstance(state, HodgeState):
         return state
-    return state._replace(history=looked.history, chart=looked.chart, fit=looked.fit)
+    return state._replace(history=looked.history, chart=looked.chart, fits=looked.fits)
 
 
 def at_rest(state: Any) -> Any:

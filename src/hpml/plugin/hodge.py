@@ -134,8 +134,8 @@ def hodge_projection(
         like = jax.eval_shape(lambda p: treat.packed(leaf_metric(metric, p), latest, p, p)[0], params)
         ring = history_init(like, history, keep, spare, seed, latest)
         chart = empty_span(history, sum(leaf.size for leaf in jax.tree.leaves(params)))
-        fit = unfitted(projector, history, chart.basis.shape[-1], jax.random.key(seed), cross_fit)
-        return _apart(HodgeState(ring, chart, fit, change, diagnostics, lengths))
+        fits = unfitted(projector, history, chart.basis.shape[-1], jax.random.key(seed), cross_fit)
+        return _apart(HodgeState(ring, chart, fits, change, diagnostics, lengths))
 
     def update(
         updates: Tree,

@@ -79,7 +79,7 @@ class HodgeState(NamedTuple):
 
     history: History | None
     chart: SpanChart | None
-    fit: Fits | None
+    fits: Fits | None
     change: Tree
     diagnostics: Diagnostics
     lengths: Float[Array, "2 agents"] | None = None
@@ -147,12 +147,12 @@ class Treatment(NamedTuple):
             both = halves if callable(halves) else (lambda: halves)
             gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *both())  # noqa: E731
         if hold is True and self.every > 1:
-            history, chart, fit, change, seen, _ = state
+            history, chart, fits, change, seen, _ = state
         elif self.residual == "adjust":
             change, seen = self.adjust(turn, grads, gap, state, params, field_fn, metric)
-            history, chart, fit = None, None, None
+            history, chart, fits = None, None, None
         else:
-            history, chart, fit, change, seen = self.project(turn, grads, gap, state, params, field_fn, metric)
+            history, chart, fits, change, seen = self.project(turn, grads, gap, state, params, field_fn, metric)
 
         # What is held from an earlier look may fit this update badly: the angle is checked at each.
         parts = jnp.stack((jax.vmap(metric.products) if self.agents else metric.products)(grads, change))
@@ -162,7 +162,7 @@ class Treatment(NamedTuple):
         changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), grads, change)
         seen = seen._replace(step=old.step + 1, angle=_single(angle_between(energy, w * along, w**2 * length)))
         kept = None if self.every == 1 else change
-        return changed, HodgeState(history, chart, fit, kept, seen, self.lengths(parts, w))
+        return changed, HodgeState(history, chart, fits, kept, seen, self.lengths(parts, w))
 
     def lengths(self, parts: Float[Array, "3 ..."], w: Scalar) -> Float[Array, "2 agents"] | None:
         """|g| and |g - w u| of each agent, from |g|^2, <g, u> and |u|^2."""
@@ -294,7 +294,7 @@ class Treatment(NamedTuple):
             )
             return chart, fits, seen
 
-        return when(due, renew, lambda _, *rest: rest, small, state.chart, state.fit, state.diagnostics)
+        return when(due, renew, lambda _, *rest: rest, small, state.chart, state.fits, state.diagnostics)
 
     def residual_at(self, fit: Any, point: Array, field: Array) -> Array:
         """See `residual_at`."""

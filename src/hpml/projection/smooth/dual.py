@@ -15,7 +15,8 @@ from jax.scipy.linalg import cho_factor, cho_solve
 from jaxtyping import Float
 
 from hpml.geometry.arrays import Array
-from hpml.projection.smooth.pair import AFFINE, Block, Hyper, add_blocks, apply_block, apply_pair, pair_blocks
+from hpml.projection.smooth.bounds import variance_bounds
+from hpml.projection.smooth.pair import Block, Hyper, add_blocks, apply_block, apply_pair, pair_blocks
 
 # In units of the samples' radius and the field's size. Less noise than the least would take too many iterations.
 NOISES = (1e-2, 0.1, 0.5)
@@ -25,7 +26,6 @@ ROTATION = 0.1  # prior variance of the rotation part beside 1 for the gradient:
 # Up to so many rows the small matrices are factored by XLA's own loops: LAPACK's threads made a fit of 64 rows take
 # 150 ms instead of 15 on a busy machine.
 SMALL = 256
-NEAR = 128  # samples that a bound of the uncertainty at a point goes by
 
 
 class DualFit(eqx.Module):
@@ -50,14 +50,13 @@ class DualFit(eqx.Module):
         return potential, (one.gradient + two.gradient) * self.size, (one.rotation - two.gradient) * self.size
 
     def variances(self, points: Float[Array, "q d"]) -> tuple[Array, Array, Array]:
-        """Upper bounds of the first step's posterior variances: potential (q,), P (q, d) and D (q, d).
+        """Upper bounds of the first step's posterior variances (`bounds.py`): potential (q,), P (q, d) and D (q, d).
 
-        The prior's variance is 1 in the field's size: see `evidence`. To know less can only raise a variance, so a
-        bound needs few numbers of few samples: each of the nearest samples' own coordinate, for the potential its
-        component along what the potential says of it.
+        The prior's variance is 1 in the field's size: see `evidence`.
         """
         u = (points - self.centre) / self.scale
-        potential, gradient, rotation = jax.lax.map(lambda one: _bounds(self, one), u)
+        bounds = lambda one: variance_bounds(self.points, _hyper(self.length, self.noise), self.ambient, one)  # noqa: E731
+        potential, gradient, rotation = jax.lax.map(bounds, u)
         return potential * (self.size * self.scale) ** 2, gradient * self.size**2, rotation * self.size**2
 
     def evidence(self, field: Float[Array, "n d"]) -> jax.Array:
@@ -66,51 +65,8 @@ class DualFit(eqx.Module):
         return jnp.maximum((field / size * self.first).sum() / field.size, 0.0)
 
 
-def _bounds(fit: DualFit, u: Float[Array, " d"]) -> tuple[Array, Array, Array]:
-    """The bounds at one scaled point."""
-    hyper = _hyper(fit.length)
-    near = jax.lax.top_k(-((fit.points - u) ** 2).sum(1), min(len(fit.points), NEAR))[1]
-    x = fit.points[near]
-    gradient, rotation = pair_blocks(x, x, hyper, fit.ambient)
-    both = add_blocks(gradient, rotation)
-    own = fit.noise * jnp.eye(len(x), dtype=x.dtype)
-
-    def left(prior: Array, covariance: Array, system: Array) -> jax.Array:
-        half = jnp.linalg.solve(system + own, covariance)
-        return jnp.maximum(prior - covariance @ half, 0.0)
-
-    to, here = pair_blocks(u[None], x, hyper, fit.ambient), pair_blocks(u[None], u[None], hyper, fit.ambient)
-
-    def coordinate(at: tuple[Array, Array]) -> tuple[jax.Array, jax.Array]:
-        u_i, x_i = at
-        step = x_i[:, None] - x_i[None]
-        system = both.scalar + both.cross * step**2 + both.turn * x_i[:, None] * x_i[None]
-        return tuple(
-            left(
-                (prior.scalar + prior.turn * u_i**2)[0, 0],
-                (block.scalar + block.cross * (u_i - x_i) ** 2 + block.turn * u_i * x_i)[0],
-                system,
-            )
-            for block, prior in zip(to, here, strict=True)
-        )  # type: ignore[return-value]
-
-    P, D = jax.lax.map(coordinate, (u, x.T))
-    # Cov(Phi(u), F(x_j)), from `apply_pair`; each sample is asked for its component along that.
-    step = u[None] - x
-    k = jnp.exp(-(step**2).sum(1) / (2 * fit.length**2))
-    towards = k[:, None] * step + AFFINE * (1.0 + 0.5 * _dot(x, u[:, None])) * u[None]
-    size = jnp.sqrt((towards**2).sum(1))
-    e = towards / jnp.where(size > 0, size, 1.0)[:, None]
-    ahead, behind = (e * x).sum(1)[:, None] - _dot(e, x.T), _dot(x, e.T) - (e * x).sum(1)[None]
-    # e_i K_ij e_j with K_ij = s I + c d d^T + t x_j x_i^T, d = x_i - x_j
-    system = both.scalar * _dot(e, e.T) + both.cross * ahead * behind + both.turn * _dot(e, x.T) * _dot(x, e.T)
-    x2 = (u * u).sum()
-    prior = fit.length**2 + AFFINE * (x2 + 0.25 * x2**2)
-    return left(prior, size, system), P, D
-
-
-def _hyper(length) -> Hyper:
-    return Hyper(length, length, 1.0, ROTATION, 0.0)
+def _hyper(length, noise=0.0) -> Hyper:
+    return Hyper(length, length, 1.0, ROTATION, noise)
 
 
 def empty_dual(count: int, dimension: int, ambient: int, dtype) -> DualFit:
