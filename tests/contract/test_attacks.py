@@ -207,9 +207,13 @@ def test_the_dual_form_takes_weights():
     assert error < even
 
 
-def test_the_dual_form_has_no_uncertainty_and_says_so():
-    with pytest.raises(AttributeError, match="dual form"):
-        hpml.project(MANY, TURNED, FEW).predict(MANY[:2])
+def test_the_dual_form_is_surer_at_its_samples_than_far_away():
+    p = hpml.project(MANY, TURNED, FEW)
+    assert "dual" in p.method
+    near, far = p.predict(MANY[:2]), p.predict(MANY[:2] + 30)
+    for name in ("potential_std", "direction_std", "residual_std"):
+        assert np.all(np.isfinite(getattr(far, name)))
+        assert np.all(getattr(near, name) < getattr(far, name))
 
 
 def test_a_measure_is_not_ignored_in_many_coordinates():
