@@ -21,10 +21,12 @@ from hpml.marl.settings import Settings
 
 SPEC = spec(agents=2, actions=2)
 SETTINGS = Settings(environments=4, rollout=4, hidden=4, passes=2)
+LARGE = dataclasses.replace(SETTINGS, hidden=128)
 INSTRUMENT = Instrument(history=8, refresh=2)
+CIRCLE, MIXED = jnp.linspace(0.0, 2.0 * jnp.pi, 9)[:8], 0.7
 
 
-def watch(angles, turn, instrument=INSTRUMENT, settings=SETTINGS):
+def watch(angles, turn, instrument, settings):
     """Logs along an arc of a circle in parameter space, where the field goes round (`turn` 1) or outwards (0).
 
     The halves differ by a fixed vector across the plane, a tenth of the field's length.
@@ -45,15 +47,15 @@ def watch(angles, turn, instrument=INSTRUMENT, settings=SETTINGS):
 
 @pytest.fixture(scope="module")
 def logs():
-    circle = jnp.linspace(0.0, 2.0 * jnp.pi, 9)[:8]
+    """Round a circle, up a hill, along an arc, and something of the first two: large actors, exactly."""
     arc = jnp.linspace(0.0, 1e-3, 8)
-    run = jax.jit(jax.vmap(watch))
-    found = run(jnp.stack([circle, circle, arc]), jnp.array([1.0, 0.0, 1.0]))
-    return [{name: np.asarray(found[name][i]) for name in LOGS} for i in range(3)]
+    run = jax.jit(jax.vmap(lambda *path: watch(*path, Instrument(8, 2, 1 << 20), LARGE)))
+    found = run(jnp.stack([CIRCLE, CIRCLE, arc, CIRCLE]), jnp.array([1.0, 0.0, 1.0, MIXED]))
+    return [{name: np.asarray(found[name][i]) for name in LOGS} for i in range(4)]
 
 
 def test_a_closed_orbit_shows_its_rotation_and_a_hill_does_not(logs):
-    rotation, hill, _ = logs
+    rotation, hill, *_ = logs
     assert rotation["nonpot"][-1] > 0.9
     assert rotation["nonpot_held_out"][-1] > 0.5
     assert rotation["identifiable"][-1] > 0.8
@@ -69,7 +71,7 @@ def test_a_path_says_nothing_about_rotation_and_the_instrument_says_so(logs):
 
 
 def test_shares_and_energies(logs):
-    for found in logs:
+    for found in logs[:3]:
         np.testing.assert_allclose(found["noise_share"], 0.01, rtol=1e-3)
     path = logs[2]
     for name in ("residual_energy", "residual_clean"):
@@ -103,45 +105,42 @@ def test_noise_is_neither_circulation_nor_potential():
 
 def test_measuring_never_changes_training_and_seeds_do_not_meet():
     trainer = Trainer(SPEC, IA2C(), SETTINGS)
-    keys = jax.random.split(jax.random.key(0), 2)
-    rollout = play(trainer, trainer.init(keys[0]).actors)
+    begin = jax.jit(jax.vmap(lambda key: (learner := trainer.init(key), INSTRUMENT.init(learner.actors))))
+    start = begin(jax.random.split(jax.random.key(0), 2))
+    rollout = play(trainer, jax.tree.map(lambda x: x[0], start[0].actors))
 
-    def run(keys, measured):
+    def run(start, measured):
         def step(now, _):
             learner, state = now
             learner, report = trainer.update(learner, rollout)
             state, logs = INSTRUMENT.observe(state, INSTRUMENT.flatten(report.field)) if measured else (state, {})
             return (learner, state), logs
 
-        def seed(key):
-            learner = trainer.init(key)
-            (learner, _), logs = jax.lax.scan(step, (learner, INSTRUMENT.init(learner.actors)), None, 5)
+        def seed(start):
+            (learner, _), logs = jax.lax.scan(step, start, None, 5)
             return learner, logs
 
-        return jax.vmap(seed)(keys)
+        return jax.vmap(seed)(start)
 
     compiled = jax.jit(run, static_argnums=1)
-    with_it, logs = compiled(keys, True)
-    without, _ = compiled(keys, False)
+    with_it, logs = compiled(start, True)
+    without, _ = compiled(start, False)
     for a, b in zip(jax.tree.leaves(with_it.actors), jax.tree.leaves(without.actors), strict=True):
         np.testing.assert_array_equal(a, b)
     for a, b in zip(jax.tree.leaves(with_it.critic), jax.tree.leaves(without.critic), strict=True):
         np.testing.assert_array_equal(a, b)
-    _, swapped = compiled(keys[::-1], True)
+    _, swapped = compiled(jax.tree.map(lambda x: x[::-1], start), True)
     assert set(logs) == set(LOGS)
     for name in LOGS:
         np.testing.assert_allclose(logs[name], swapped[name][::-1], atol=1e-4)
 
 
-def test_large_actors_are_seen_by_short_images():
-    circle, turn = jnp.linspace(0.0, 2.0 * jnp.pi, 9)[:8], jnp.array(0.7)
-    large = dataclasses.replace(SETTINGS, hidden=128)
-    run = lambda sketch: jax.jit(lambda: watch(circle, turn, Instrument(8, 2, sketch), large))()  # noqa: E731
-    exact, short = run(1 << 20), run(2999)
+def test_large_actors_are_seen_by_short_images(logs):
+    exact, short = logs[3], jax.jit(lambda: watch(CIRCLE, jnp.array(MIXED), Instrument(8, 2, 2999), LARGE))()
     for name in LOGS:
         np.testing.assert_allclose(short[name], exact[name], atol=0.1)
     assert any(not np.array_equal(short[name], exact[name]) for name in LOGS)
-    images = jax.eval_shape(lambda key: Instrument().init(init_actors(key, SPEC, large)), jax.random.key(0))
+    images = jax.eval_shape(lambda key: Instrument().init(init_actors(key, SPEC, LARGE)), jax.random.key(0))
     assert images.history.points.size < 1 << 20
 
 

@@ -1,5 +1,7 @@
 """Policies at play, in NumPy and in C: the same function as the actors that learn, and draws that follow it."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,13 +28,17 @@ SEEING = {
 }
 
 
+def uneven_actors(spec, settings):
+    """As those that a learner begins with in all but their numbers."""
+    shapes, draw = jax.eval_shape(lambda: init_actors(jax.random.key(0), spec, settings)), np.random.default_rng(7)
+    return jax.tree.map(lambda x: jnp.asarray(0.4 * draw.normal(size=x.shape), x.dtype), shapes)
+
+
 def case(name, **changes):
     """A spec, its settings, actors whose policies are far from uniform, and what one environment shows."""
     spec = Spec(name, AGENTS, ACTIONS, **SEEING[name])
     settings = Settings(hidden=16, sprites=4, **changes)
-    keys = iter(jax.random.split(jax.random.key(7), 100))
-    actors = init_actors(next(keys), spec, settings)
-    actors = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(next(keys), x.shape), actors)
+    actors = uneven_actors(spec, settings)
     draw = np.random.default_rng(8)
     image = None if spec.image is None else draw.integers(256, size=(AGENTS, *spec.image), dtype=np.uint8)
     mask = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1]], bool) if spec.masked else None
@@ -43,12 +49,24 @@ def case(name, **changes):
 
 def learnt(spec, settings, actors, seen, memory):
     """Log-probabilities and memory as the learner has them."""
-    inputs = jax.tree.map(lambda x: jnp.asarray(x)[:, None, None], see(seen, spec, settings))
-    run = jax.vmap(
-        lambda actor, *rest: actor(*rest, jnp.zeros((1, 1), bool)), in_axes=(None if settings.share else 0, 0, 0, 0)
-    )
-    logits, known = run(actors, inputs.vector, inputs.patches, None if memory is None else memory[:, None])
-    return np.asarray(allowed(logits[:, 0, 0], seen.mask)), known
+    known = None if memory is None else memory[:, None]
+    log_policy, known = learning(spec, settings)(actors, seen, known)
+    return np.asarray(log_policy), known
+
+
+@cache
+def learning(spec, settings):
+    """The learner's own program, compiled once for both kinds of players."""
+    axes = (None if settings.share else 0, 0, 0, 0)
+
+    @jax.jit
+    def run(actors, seen, memory):
+        inputs = jax.tree.map(lambda x: jnp.asarray(x)[:, None, None], see(seen, spec, settings))
+        of_agent = jax.vmap(lambda actor, *rest: actor(*rest, jnp.zeros((1, 1), bool)), in_axes=axes)
+        logits, known = of_agent(actors, inputs.vector, inputs.patches, memory)
+        return allowed(logits[:, 0, 0], seen.mask), known
+
+    return run
 
 
 @pytest.fixture(params=["NumPy", "C"])

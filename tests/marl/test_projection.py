@@ -25,21 +25,22 @@ UPDATES = 5
 
 
 def train(settings, keys=KEYS, training=SETTINGS):
-    """The learners of some seeds after a few updates in one compiled loop, and their logs."""
+    """The learners of some seeds after a few updates in one compiled loop, and their logs; the loop; its start."""
     trainer = Trainer(SPEC, MAPPO(), training, make_projection(settings, training, SPEC.agents))
-    rollout = play(trainer, trainer.init(keys[0]).actors)
+    start = jax.jit(jax.vmap(trainer.init))(keys)
+    rollout = play(trainer, jax.tree.map(lambda x: x[0], start.actors))
 
     def step(learner, _):
         learner, _ = trainer.update(learner, rollout)
         return learner, projection_logs(learner.projection)
 
-    run = jax.jit(jax.vmap(lambda key: jax.lax.scan(step, trainer.init(key), None, UPDATES)))
-    return run(keys), run
+    run = jax.jit(jax.vmap(lambda learner: jax.lax.scan(step, learner, None, UPDATES)))
+    return run(start), run, start
 
 
 @pytest.fixture(scope="module")
 def plain():
-    (learner, logs), _ = train(ProjectionSettings())
+    (learner, logs), *_ = train(ProjectionSettings())
     assert logs == {}
     return learner
 
@@ -53,7 +54,7 @@ def plain():
     ids=["kernel, probes", "adjust"],
 )
 def test_only_the_actors_move_differently_and_seeds_do_not_meet(settings, plain):
-    (learner, logs), run = train(settings)
+    (learner, logs), run, start = train(settings)
     for a, b in zip(jax.tree.leaves(learner.critic), jax.tree.leaves(plain.critic), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
     gap = max(
@@ -64,14 +65,14 @@ def test_only_the_actors_move_differently_and_seeds_do_not_meet(settings, plain)
     assert all(np.isfinite(value).all() and value.shape == (2, UPDATES) for value in logs.values())
     assert (logs["projection_angle"][:, -1] > 0).all()
     assert (logs["projection_identifiable"][:, -1] > 0.1).all()
-    swapped, _ = run(KEYS[::-1])
+    swapped, _ = run(jax.tree.map(lambda x: x[::-1], start))
     for a, b in zip(jax.tree.leaves(learner.actors), jax.tree.leaves(swapped.actors), strict=True):
         np.testing.assert_allclose(a, b[::-1], atol=1e-5)
     assert run._cache_size() == 1
 
 
 def test_one_step_an_update_looks_every_time():
-    (learner, _), _ = train(ProjectionSettings("graph", history=4, refresh=2), training=replace(SETTINGS, passes=1))
+    (learner, _), *_ = train(ProjectionSettings("graph", history=4, refresh=2), training=replace(SETTINGS, passes=1))
     assert learner.projection.change is None
     assert learner.projection.history.count.tolist() == [UPDATES] * len(KEYS)
 

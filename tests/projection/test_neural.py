@@ -61,7 +61,7 @@ def test_the_loss_is_the_papers():
 
     values, slopes = map(np.asarray, jax.jit(jax.vmap(jax.value_and_grad(potential)))(jnp.asarray(X, jnp.float32)))
     g = slopes @ np.linalg.inv(M)
-    theta = np.concatenate([np.ravel(leaf) for leaf in (*network.weights, *network.biases)])
+    theta = np.concatenate([np.ravel(leaf) for leaf in network.weights])
     by_hand = np.mean(np.einsum("nd,de,ne->n", F - g, M, F - g)) + 0.7 * values.mean() ** 2 + 0.3 * theta @ theta
     assert loss == pytest.approx(by_hand, rel=1e-5)
 
@@ -70,11 +70,27 @@ def test_training_starts_at_the_least_squares_bowl():
     rng = np.random.default_rng(0)
     H = np.array([[-2.0, 0.5], [0.5, 1.0]])
     z, w = rng.normal(size=(50, 2)) * [2.0, 0.5], rng.uniform(size=50)
-    push = np.diag([0.5, 3.0]) @ np.linalg.qr(rng.normal(size=(2, 2)))[0]
-    h = (0.3 + z @ H) @ push
-    slope, curvature = least_squares_bowl(z, h, w / w.sum(), 0.0, push)
+    slope, curvature = least_squares_bowl(z, 0.3 + z @ H, w / w.sum(), 0.0)
     np.testing.assert_allclose(slope, 0.3, atol=1e-3)
     np.testing.assert_allclose(curvature, H, atol=5e-3)  # a ridge of 1e-5 is always there
+
+
+def test_a_ridge_leaves_a_round_bowl():
+    rng = np.random.default_rng(0)
+    z, w = rng.normal(size=(50, 3)), np.full(50, 1 / 50)
+    z -= z.mean(0)
+    H = np.diag([-2.0, 0.5, 1.0])
+    _, curvature = least_squares_bowl(z, z @ H, w, 1e6)
+    best = np.sum(z * (z @ H)) / np.sum(z**2)  # of all t, the one that brings t z closest to H z
+    np.testing.assert_allclose(curvature, best * np.eye(3), atol=1e-5)
+
+
+def test_a_long_axis_has_room_for_bends():
+    """Gaussian points with deviations (3, 1): four waves along the long axis, hardly one along the other."""
+    rng = np.random.default_rng(0)
+    X, Q = rng.normal(size=(2, 1000, 2)) * [3.0, 1.0]
+    p = project(X, gradient(X), NeuralProjector())
+    assert relative(p.at(Q) + Q, gradient(Q) + Q) < 0.3
 
 
 def test_the_direction_is_the_metric_gradient_of_the_potential():

@@ -64,23 +64,19 @@ def value_and_gradient(
     return jax.vmap(jax.value_and_grad(lambda point: network(point)))(z)
 
 
-def predict(network: PotentialNetwork, z, push=None, maps=None):
-    """phi, and its gradient in the coordinates that the loss is taken in.
-
-    `push` (d, d) undoes the standardisation, `maps` (n, d, d) are the factors W^-T of a metric that varies.
-    """
+def predict(network: PotentialNetwork, z, maps=None):
+    """phi and its gradient; `maps` (n, d, d), the factors W^-T of a metric that varies, whiten the gradient."""
     phi, gradient = value_and_gradient(network, z)
-    if push is not None:
-        gradient = gradient @ push
-    if maps is not None:
-        gradient = jnp.einsum("nj,njk->nk", gradient, maps)
-    return phi, gradient
+    return phi, gradient if maps is None else jnp.einsum("nj,njk->nk", gradient, maps)
 
 
-def projection_loss(recipe: Recipe, network: PotentialNetwork, z, U, w, push=None, maps=None) -> Float[Array, ""]:
-    """`eq:nn-proj-loss` of the whitened field U = W F: |W F - W^-T grad Phi| is the M-norm. The weights sum to one."""
-    phi, predicted = predict(network, z, push, maps)
-    decay = sum((leaf**2).sum() for leaf in (*network.weights, *network.biases))
+def projection_loss(recipe: Recipe, network: PotentialNetwork, z, U, w, maps=None) -> Float[Array, ""]:
+    """`eq:nn-proj-loss` of the whitened field U = W F: |W F - W^-T grad Phi| is the M-norm. The weights w sum to one.
+
+    Biases are free, as the bowl is: they say where a unit bends, not how much.
+    """
+    phi, predicted = predict(network, z, maps)
+    decay = sum((weight**2).sum() for weight in network.weights)
     return w @ ((U - predicted) ** 2).sum(-1) + recipe.gauge * (w @ phi) ** 2 + recipe.weight_decay * decay
 
 
@@ -102,22 +98,20 @@ def descend(recipe: Recipe, network: PotentialNetwork, moments: Any, z, U, w, co
     return jax.lax.scan(step, (network, moments), None, length=count)[0]
 
 
-def least_squares_bowl(z, h, w, ridge: float, push=None):
+def least_squares_bowl(z, h, w, ridge: float):
     """Slope and curvature of the linear and quadratic terms by weighted least squares of covectors h.
 
     In coordinates where C = E[z z^T] is diagonal, K_ij = Q_ij / (c_i + c_j) solves the normal equations
-    sym(E[(h - K z) z^T]) = 0, the affine oracle's Lyapunov equation. The ridge is a share of the mean variance.
-
-    `push` = D V^T, D diagonal and V orthogonal, takes gradients from network coordinates to h: h = (slope + K z) push.
+    sym(E[(h - K z) z^T]) = 0, the affine oracle's Lyapunov equation. The ridge, a share of the mean variance, is on
+    the difference from the best common curvature t I: few samples tell one curvature from another badly.
     """
     xp = np if isinstance(z, np.ndarray) else jnp
-    D = xp.ones(z.shape[1], z.dtype) if push is None else xp.linalg.norm(push, axis=1)
-    turned = h if push is None else h @ (push / D[:, None]).T
-    q = z / D  # turned = D (slope + K D q), so that D K D is symmetric in q
-    mean, middle = w @ turned, w @ q
-    centred = q - middle
-    Q = ((turned - mean) * w[:, None]).T @ centred
+    mean, middle = w @ h, w @ z
+    centred = z - middle
+    Q = ((h - mean) * w[:, None]).T @ centred
     c, V = xp.linalg.eigh(centred.T @ (centred * w[:, None]))
-    Q = V.T @ Q @ V
-    B = V @ ((Q + Q.T) / (c[:, None] + c[None] + (2.0 * ridge + 1e-5) * xp.mean(c) + 1e-12)) @ V.T
-    return (mean - middle @ B) / D, 0.5 * (B + B.T) / D[:, None] / D[None]
+    common = xp.trace(Q) / (xp.sum(c) + 1e-12)
+    rest = V.T @ Q @ V - common * xp.diag(c)
+    rest = (rest + rest.T) / (c[:, None] + c[None] + (2.0 * ridge + 1e-5) * xp.mean(c) + 1e-12)
+    K = V @ rest @ V.T + common * xp.eye(len(c), dtype=z.dtype)
+    return mean - middle @ K, 0.5 * (K + K.T)

@@ -1,8 +1,8 @@
 """The amortised projector: a potential network fitted by gradient descent (`eq:nn-proj-loss`, `alg:neural-hpml`).
 
-The potential is a linear term, a quadratic term and a small smooth network, in standardised coordinates. Constant
-metrics enter through x -> W x, where the metric gradient is a plain one; a metric that varies through one factor for
-each sample.
+The potential is a linear term, a quadratic term and a small smooth network. Constant metrics enter through x -> W x,
+where the metric gradient is a plain one; a metric that varies through one factor for each sample. One length serves all
+axes, as the metric has it, so that a long axis has room for more bends than a short one.
 
 `rem:neural_practical_app`: the `periodic` schedule trains anew at every refresh, the `online` schedule takes a few
 steps from the carried parameters.
@@ -37,8 +37,8 @@ class NeuralFit(Fit):
 
     networks: PotentialNetwork
     centre: Float[Array, " d"]
-    transform: Float[Array, "d d"]
-    gain: float
+    scale: float
+    strength: float
     gauge: float
     metric: Metric
     samples: Samples
@@ -75,10 +75,9 @@ class NeuralFit(Fit):
     def _evaluate(self, points) -> tuple[np.ndarray, np.ndarray]:
         X = np.asarray(points, np.float64)
         y = np.asarray(self.metric.whiten(X)) if self.metric.constant else X
-        z = (y - self.centre) @ self.transform.T
-        phi, gradient = _mean_of_members(self.networks, jnp.asarray(z, jnp.float32))
-        potential = np.asarray(phi, np.float64) * self.gain - self.gauge
-        return potential, np.asarray(gradient, np.float64) @ self.transform * self.gain
+        phi, gradient = _mean_of_members(self.networks, jnp.asarray((y - self.centre) / self.scale, jnp.float32))
+        potential = np.asarray(phi, np.float64) * (self.strength * self.scale) - self.gauge
+        return potential, np.asarray(gradient, np.float64) * self.strength
 
 
 class NeuralState(eqx.Module):
@@ -99,7 +98,7 @@ class NeuralProjector(Projector):
     - `width`, `depth`: the hidden layers, tanh.
     - `rate`, `steps`, `batch`: Adam's rate (falling to zero in `fit`), the most steps, the rows in a step.
     - `gauge`, `weight_decay`: lambda_g and lambda_wd of `eq:nn-proj-loss`, for a field of unit energy. The decay is on
-      the network's weights; the linear and quadratic terms are free.
+      the layers' weights; biases, the linear and the quadratic term are free.
     - `held_out`, `members`, `patience`, `interval`: the share that each member is judged on, the number of members, and
       how many evaluations, one each `interval` steps, may pass without a gain.
     - `schedule`, `inner_steps`: "periodic" trains anew, "online" takes `inner_steps` steps from the carried network.
@@ -114,13 +113,13 @@ class NeuralProjector(Projector):
     width: int = eqx.field(static=True, default=32)
     depth: int = eqx.field(static=True, default=2)
     rate: float = eqx.field(static=True, default=3e-3)
-    steps: int = eqx.field(static=True, default=1500)
-    batch: int = eqx.field(static=True, default=256)
+    steps: int = eqx.field(static=True, default=3000)
+    batch: int = eqx.field(static=True, default=128)
     gauge: float = eqx.field(static=True, default=1e-3)
-    weight_decay: float = eqx.field(static=True, default=1e-4)
+    weight_decay: float = eqx.field(static=True, default=1e-3)
     held_out: float = eqx.field(static=True, default=0.25)
-    members: int = eqx.field(static=True, default=4)
-    patience: int = eqx.field(static=True, default=20)
+    members: int = eqx.field(static=True, default=8)
+    patience: int = eqx.field(static=True, default=40)
     interval: int = eqx.field(static=True, default=20)
     schedule: Literal["periodic", "online"] = eqx.field(static=True, default="periodic")
     inner_steps: int = eqx.field(static=True, default=2)
@@ -156,7 +155,7 @@ class NeuralProjector(Projector):
         w = np.asarray(measure_weights(samples, metric, measure, key), np.float64)
         y = np.asarray(metric.whiten(X)) if metric.constant else X
         centre = w @ y
-        transform, length = _standardise(y - centre, w)
+        scale = _shortest_spread(y - centre, w)
         U = np.asarray(metric.whiten(F, X))
         strength = float(np.sqrt(w @ (U**2).sum(1))) or 1.0
         h, maps = U, None
@@ -164,10 +163,10 @@ class NeuralProjector(Projector):
             basis = [np.broadcast_to(e, X.shape) for e in np.eye(samples.dimension)]
             maps = np.stack([np.asarray(metric.whiten_covector(e, X)) for e in basis], axis=1)
             h = np.asarray(metric.lower(F, X))
-        rows = Rows((y - centre) @ transform.T, U / strength, h / strength, w, transform * length, maps)
+        rows = Rows((y - centre) / scale, U / strength, h / strength, w, maps)
         key = jax.random.key(self.seed) if key is None else key
         networks, history = train_members(self.recipe, rows, self.width, self.depth, self.members, self.held_out, key)
-        fit = NeuralFit(networks, centre, transform, strength * length, 0.0, metric, samples, w, history)
+        fit = NeuralFit(networks, centre, scale, strength, 0.0, metric, samples, w, history)
         return eqx.tree_at(lambda f: f.gauge, fit, float(samples.weights @ fit.potential(X)))
 
     # alg:neural-hpml, for a caller who keeps the loop
@@ -223,16 +222,10 @@ class NeuralProjector(Projector):
         return history_residual(state, point, field)
 
 
-def _standardise(steps: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, float]:
-    """z = transform (y - centre), principal axes at unit variance, and the length that undoes the scale on average.
-
-    Axes with less than a tenth of the largest spread keep that floor, so that noise is not blown up; axes with no
-    spread are kept too, since the field may have a constant part along them.
-    """
-    _, s, Vt = np.linalg.svd(np.sqrt(w)[:, None] * steps, full_matrices=len(steps) < steps.shape[1])
-    s = np.concatenate([s, np.zeros(len(Vt) - len(s))])
-    s = np.maximum(s, 0.1 * s[0] if s[0] > 0 else 1.0)
-    return Vt / s[:, None], float(np.sqrt(np.mean(s**2)))
+def _shortest_spread(steps: np.ndarray, w: np.ndarray) -> float:
+    """The least standard deviation along any axis, at least a tenth of the largest."""
+    s = np.linalg.svd(np.sqrt(w)[:, None] * steps, compute_uv=False)
+    return float(max(s[-1], 0.1 * s[0])) or 1.0
 
 
 @jax.jit
