@@ -129,10 +129,10 @@ RATIO = 1.3  # the most that signal to noise 10 may cost
 QUIET = {"ball-snr10": "ball-4", "ball-1-snr10": "ball-1", "box-snr10": "box", "gaussian-snr10": "gaussian"}
 
 FLOOR = (
-    "The kernel's ratio is large because its error without noise is small; with noise it is the smallest of the three",
-    "in every row. *floor*: the kernel's noise-free error with noise in the affine gradients alone, which every answer",
-    "has to fit: least squares leaves noise of size s as s sqrt(p / (n d)) in their p coefficients. On the balls that",
-    "alone is more than 1.3 times. A potential that is not quadratic has to be told from noise too.",
+    "The kernel's ratio is large because its error without noise is small. *floor*: the kernel's noise-free error with",
+    "noise in the affine gradients alone, which every answer has to fit: least squares leaves noise of size s as",
+    "s sqrt(p / (n d)) in their p coefficients. On the balls that alone is more than 1.3 times. A potential that is",
+    "not quadratic has to be told from noise too.",
     "",
     "`python benchmarks/noise_floor.py --seeds 3` measures a floor. An oracle is told the swirl and subtracts it,",
     "knows the size of the noise, and chooses length and variance by the true error; it has to fit gradients, a",
@@ -326,11 +326,13 @@ def targets(tables: list[Table], noise: list[Noise], alone: list[bool]) -> list[
     lines = [f"To reach without noise: {reached} of {len(goals)} errors (last column) are reached."]
     if noise:
         within = {name: sum(row.within(name) for row in noise) for name in noise[0].pairs}
+        least = sum(min(row.pairs, key=lambda name, row=row: row.pairs[name][0]) == "kernel" for row in noise)
         lines += [
             f"With signal to noise 10, at most {RATIO} times the noise-free error: neural in {within['neural']} of "
             f"{len(noise)} rows, best graph in",
             f"{within['best graph']}, kernel in {within['kernel']}. The neural projector alone reaches {sum(alone)} of "
-            f"the {len(alone)} errors that are asked without noise.",
+            f"the {len(alone)} errors that are asked without noise;",
+            f"with noise the kernel's error is the smallest in {least} of {len(noise)} rows.",
         ]
     return lines
 
@@ -378,9 +380,11 @@ def main() -> None:
         if arguments.markdown:
             arguments.markdown.write_text(markdown(rows, arguments.load))
         return
+    kept = load(arguments.out) if arguments.out and arguments.out.exists() else []
+    if not set(PROJECTORS) <= {row.projector for row in kept} | set(arguments.projectors):
+        parser.error("the tables compare projectors: with --projectors, give an --out file that has the others' rows.")
     jobs = [(c, n, s) for c in arguments.only for n in CASES[c].counts for s in range(arguments.seeds)]
     jobs.sort(key=lambda job: -job[1])  # the large ones first, so that none is left alone at the end
-    kept = load(arguments.out) if arguments.out and arguments.out.exists() else []
     rows = {row[:4]: row for row in kept}
     context = multiprocessing.get_context("spawn")
     console = rich.console.Console(width=140)
