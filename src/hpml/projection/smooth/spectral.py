@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 from jaxtyping import Float
 
 from hpml.geometry.arrays import Array
@@ -121,12 +122,12 @@ def condition_spectral(
         g, b = _accumulate(waves, points[rows], field[rows], 1.0 / (noise * inflation[rows]))
         gram, side = gram + np.asarray(g), side + np.asarray(b)
 
-    table = _combinations(basis, rotations, amplitudes)  # (d, features, scalars)
+    tables = _combinations(basis, rotations, amplitudes)
     precision = np.diag(_prior_precision(basis, len(rotations), d, hyper))
-    right = np.zeros(table.shape[1])
-    for c in range(d):
-        precision += table[c] @ gram @ table[c].T
-        right += table[c] @ np.asarray(side)[:, c]
+    right = np.zeros(len(precision))
+    for c, table in enumerate(tables):
+        precision += table @ (table @ gram).T  # the Gram matrix is symmetric
+        right += table @ np.asarray(side)[:, c]
     precision[np.diag_indices_from(precision)] *= 1.0 + 1e-12
     factor = scipy.linalg.cholesky(precision, lower=True)
     coefficients = scipy.linalg.cho_solve((factor, True), right)
@@ -157,8 +158,8 @@ def _prior_precision(basis: Potentials, turns: int, d: int, hyper: Hyper) -> np.
     return 1.0 / variances
 
 
-def _combinations(basis: Potentials, rotations: Array, amplitudes: np.ndarray) -> np.ndarray:
-    """Coordinate c of vector feature k as a combination of the scalars (1, u, cos, sin): an array (d, k, scalars)."""
+def _combinations(basis: Potentials, rotations: Array, amplitudes: np.ndarray) -> list[scipy.sparse.csr_array]:
+    """For each coordinate the vector features as combinations of the scalars (1, u, cos, sin): (features, scalars)."""
     p, d = basis.frequencies.shape
     t = len(rotations)
     cos, sin = 1 + d, 1 + d + p + t
@@ -188,4 +189,4 @@ def _combinations(basis: Potentials, rotations: Array, amplitudes: np.ndarray) -
             rows = basis.size + len(planes) + np.arange(t * (d - 1))
             table[c, rows, cos + p + turn] = amplitudes[:, :, c].reshape(-1)
             table[c, rows + t * (d - 1), sin + p + turn] = amplitudes[:, :, c].reshape(-1)
-    return table
+    return [scipy.sparse.csr_array(part) for part in table]
