@@ -205,6 +205,23 @@ def test_noise_is_averaged_by_features_and_clean_samples_are_fitted_exactly(rng)
     assert relative(subset.at(test), bowl(test)) < 0.06
 
 
+def test_bends_are_found_in_many_coordinates(rng):
+    """A potential that no affine gradient comes near, under strong rotation: the likelihood needs enough samples."""
+    d = 8
+    frame = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    S = rng.normal(size=(d, d))
+    S = (S - S.T) / np.linalg.norm(S - S.T, 2)
+
+    def gradient(z):
+        return -z + 1.5 * np.cos(1.2 * z @ frame.T) @ frame
+
+    x, test = rng.normal(size=(250, d)), rng.normal(size=(300, d))
+    turn = 11.0 / (1.0 + (x**2).sum(1, keepdims=True) / d) * (x @ S.T)
+    p = hpml.project(x, gradient(x) + turn)
+    assert relative(-0.7 * test, gradient(test)) > 0.5  # about the best bowl
+    assert relative(p.at(test), gradient(test)) < 0.29  # with 480 numbers of the field it is .34
+
+
 @pytest.mark.parametrize(("n", "d"), [(20, 1), (12, 30), (150, 3)])
 def test_the_dual_forms_uncertainty_is_at_least_the_posteriors(rng, n, d):
     """In one dimension with few samples nothing is left out, and the bounds are the variances."""

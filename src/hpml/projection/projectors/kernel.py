@@ -13,8 +13,8 @@ what regression alone reaches: there all of the rotation acts as noise. Where th
 samples no better than gradients alone do (much noise, few samples), the raw field is regressed onto gradients
 directly. Which one was used is in `method`.
 
-Exact up to some thousand numbers (n d); above, Fourier features or the exact fit of a subset, whichever predicts left-out
-samples better; in many dimensions the dual form, by conjugate gradients, there and where noise is found.
+Exact up to some thousand numbers (n d); above, Fourier features or the exact fit of a subset, whichever predicts
+left-out samples better; in many dimensions the dual form, by conjugate gradients, there and where noise is found.
 """
 
 import contextlib
@@ -43,7 +43,9 @@ WAVES = 128
 NOISY = 1e-3  # share of noise in the field above which it unsettles the split
 SHAKEN = 0.03  # the same in many dimensions, above which the dual form is better
 ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone, and its balance
-LARGER = 3  # times `exact` above three coordinates: error .40 with 400 of 1,024 samples, .29 with all, d = 10; 7 s, 2 GB
+LARGER = (
+    3  # times `exact` above three coordinates: error .40 with 400 of 1,024 samples, .29 with all, d = 10; 7 s, 2 GB
+)
 WORK = 10**11  # products in the second step's normal equations, some ten seconds; binds above 20 coordinates
 ALONE = 4000  # unknowns of a system up to which LAPACK gets one thread: see `_threads`
 MANY = 32  # coordinates beyond which Fourier features take too much memory
