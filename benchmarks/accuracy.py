@@ -335,8 +335,9 @@ def targets(tables: list[Table], noise: list[Noise], count: dict[str, tuple[int,
     lines = [
         f"Without noise {reached} of {len(goals)} errors to reach (last column) are reached. Of those asked of the",
         f"kernel, direct regression alone reaches {of['direct']}, the neural projector {of['neural']}, the best affine",
-        f"gradient {of['affine']}. The kernel's non-potentiality is within 0.05 of the exact one in {of['clean']} noise-free",
-        f"rows with n = 1,000, and within 0.1 in {of['two estimates']} with signal to noise 1 and two estimates.",
+        f"gradient {of['affine']}. The kernel's non-potentiality is within 0.05 of the exact one in {of['clean']}",
+        f"noise-free rows with n = 1,000, and within 0.1 in {of['two estimates']} with signal to noise 1 and two "
+        "estimates.",
     ]
     if noise:
         within = {name: f"{sum(row.within(name) for row in noise)} of {len(noise)}" for name in noise[0].pairs}
@@ -363,10 +364,10 @@ def markdown(rows: list[Row], source: pathlib.Path) -> str:
         "Relative error of the projected direction against the exact projection, at 2,000 points of the measure.",
         "Potentials and swirls are not linear (`benchmarks/problems.py`). *raw*: the field itself. *affine*: the best",
         "affine gradient, from 20,000 samples. *paper*: four neighbours, unit weights, lifted potential. *best graph*:",
-        'the best of three settings. *kernel*: the default. *direct*: `KernelProjector(method="direct")`, which regresses',
-        "the raw field onto gradients and takes all else for noise, as the neural projector does. *NonPot off by*: mean",
-        "distance of the kernel's non-potentiality from the exact one. *rate*: the fitted power of n. Signal to noise is",
-        "a ratio of energies.",
+        'the best of three settings. *kernel*: the default. *direct*: `KernelProjector(method="direct")`, which',
+        "regresses the raw field onto gradients and takes all else for noise, as the neural projector does. *NonPot",
+        "off by*: mean distance of the kernel's non-potentiality from the exact one. *rate*: the fitted power of n.",
+        "Signal to noise is a ratio of energies.",
         "",
         "Constants of the kernel and the neural projector were chosen while looking at fields of this family, so a",
         "field of your own is the fairer test.",
