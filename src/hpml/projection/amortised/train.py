@@ -26,9 +26,11 @@ from hpml.projection.amortised.network import (
 LARGEST_HELD_OUT = 4096  # rows that judge a checkpoint; more would cost more than the training
 FEWEST_TO_HOLD_OUT = 8  # below this every row trains and judges
 RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0, 1e6)  # for the bowl that training starts at; the last one leaves it round
-STARTS = (10.0, 1.0)  # where the decay starts, times the recipe's: from the first, fine bends may never come back
-FALL = 100.0  # what it is divided by in the end
-AVERAGE = 0.02  # weight of the newest parameters in the running average, which has less noise from batches
+# Where the decay starts, times the recipe's: high tells circulation from bends, but flattens fine bends for good. On
+# fifteen fields (2 seeds) both gave 3 % less error than the first alone, a third start, 30, 1 % less again.
+STARTS = (10.0, 1.0)
+FALL = 100.0  # what the decay is divided by in the end, where 1,000 rows without circulation are fitted to 0.002
+AVERAGE = 0.02  # weight of the newest parameters in the running average; without it 4 % more error on twelve fields
 STEEPNESS = 2.0  # of the units at the start; steeper ones find finer bends, and explain more noise away
 
 
