@@ -10,6 +10,7 @@ from hpml.geometry.domain import Ball
 from hpml.geometry.metric import Dense, Diagonal, Euclidean, LowRank, Shahshahani, Varying
 from hpml.geometry.samples import gather_samples
 from hpml.projection.amortised.network import PotentialNetwork, least_squares_bowl, projection_loss
+from hpml.projection.amortised.train import STARTS
 from hpml.projection.project import project
 from hpml.projection.projector import LocalSamples
 from hpml.projection.projectors.neural import NeuralProjector
@@ -35,7 +36,7 @@ def relative(answer, truth):
     return np.linalg.norm(answer - truth) / np.linalg.norm(truth)
 
 
-@pytest.mark.parametrize(("rho", "error"), [(0.0, 0.03), (1.0, 0.12), (4.0, 0.22)])
+@pytest.mark.parametrize(("rho", "error"), [(0.0, 0.01), (1.0, 0.08), (4.0, 0.18)])
 def test_it_finds_the_gradient_part_in_the_ball(rho, error):
     X, Q = ball(1000), ball(1000, seed=1)
     p = project(X, gradient(X) + swirl(X, rho), NeuralProjector())
@@ -90,7 +91,23 @@ def test_a_long_axis_has_room_for_bends():
     rng = np.random.default_rng(0)
     X, Q = rng.normal(size=(2, 1000, 2)) * [3.0, 1.0]
     p = project(X, gradient(X), NeuralProjector())
-    assert relative(p.at(Q) + Q, gradient(Q) + Q) < 0.3
+    assert relative(p.at(Q) + Q, gradient(Q) + Q) < 0.15
+
+
+def test_fine_bends_are_found_from_a_low_weight_decay():
+    """Gaussian points over four waves: the units that a high decay has flattened do not come back."""
+    X = 2.0 * np.random.default_rng(0).normal(size=(400, 2))
+    stiff, soft = np.nanmin(NeuralProjector().fit(gather_samples(X, np.sin(3.0 * X)), Euclidean()).history, 0)
+    assert soft < 0.3 < 0.9 < stiff
+
+
+def test_the_ensemble_stops_before_it_fits_circulation():
+    """Few rows and a swirl of nine times the gradient's energy: trained on, the network fits the swirl at its rows."""
+    X, Q = ball(200), ball(1000, seed=1)
+    fit = NeuralProjector().fit(gather_samples(X, gradient(X) + swirl(X, 6.0)), Euclidean())
+    assert relative(fit.direction(Q), gradient(Q)) < 0.25
+    last = fit.history[np.isfinite(fit.history[:, 0])][-1]
+    assert (last > 1.0).all()  # further from unseen rows than no answer at all
 
 
 def test_the_direction_is_the_metric_gradient_of_the_potential():
@@ -153,7 +170,7 @@ def test_the_history_ends_where_patience_does():
     fit = NeuralProjector(patience=2, interval=5, steps=1000, members=3).fit(
         gather_samples(ball(64), ball(64)), Euclidean()
     )
-    assert fit.history.shape == (200, 3)
+    assert fit.history.shape == (200, len(STARTS))
     assert np.isfinite(fit.history[0]).all()
     assert np.isnan(fit.history[-1]).all()
     assert fit.method == "neural"

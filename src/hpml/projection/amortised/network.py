@@ -80,9 +80,9 @@ def projection_loss(recipe: Recipe, network: PotentialNetwork, z, U, w, maps=Non
     return w @ ((U - predicted) ** 2).sum(-1) + recipe.gauge * (w @ phi) ** 2 + recipe.weight_decay * decay
 
 
-def optimiser(recipe: Recipe, decay_over: int = 0) -> optax.GradientTransformation:
-    """Adam, with its rate falling to zero as a cosine where the number of steps is known."""
-    return optax.adam(optax.cosine_decay_schedule(recipe.rate, decay_over) if decay_over else recipe.rate)
+def optimiser(recipe: Recipe) -> optax.GradientTransformation:
+    """Adam."""
+    return optax.adam(recipe.rate)
 
 
 def descend(recipe: Recipe, network: PotentialNetwork, moments: Any, z, U, w, count: int):

@@ -1,8 +1,9 @@
 """Training an ensemble of potential networks on samples, with early stopping on held-out rows (`eq:nn-proj-loss`).
 
 Circulation looks like noise to a potential, and strong circulation like strong noise, so the danger is overfitting.
-Each member trains on its own share of the rows and keeps the last parameters that lowered its held-out loss by more
-than that difference's standard error; the mean of the members is the answer.
+The weight decay starts high and falls: the network is stiff at first and bends more and more. Each member trains on its
+own share of the rows; all stop together, where the mean of the members that have not seen a row is closest to its
+field. A stop for each member alone would rest on fewer rows, and on a noisier answer than their mean.
 """
 
 from typing import Any, NamedTuple
@@ -25,6 +26,11 @@ from hpml.projection.amortised.network import (
 LARGEST_HELD_OUT = 4096  # rows that judge a checkpoint; more would cost more than the training
 FEWEST_TO_HOLD_OUT = 8  # below this every row trains and judges
 RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0, 1e6)  # for the bowl that training starts at; the last one leaves it round
+# Where the decay starts, times the recipe's: high tells circulation from bends, but flattens fine bends for good. On
+# fifteen fields (2 seeds) both gave 3 % less error than the first alone, a third start, 30, 1 % less again.
+STARTS = (10.0, 1.0)
+FALL = 100.0  # what the decay is divided by in the end, where 1,000 rows without circulation are fitted to 0.002
+AVERAGE = 0.02  # weight of the newest parameters in the running average; without it 4 % more error on twelve fields
 STEEPNESS = 2.0  # of the units at the start; steeper ones find finer bends, and explain more noise away
 
 
@@ -41,7 +47,7 @@ class Rows(NamedTuple):
 def train_members(
     recipe: Recipe, rows: Rows, width: int, depth: int, members: int, held_out: float, key: Any
 ) -> tuple[PotentialNetwork, np.ndarray]:
-    """The members, stacked, and their held-out losses (evaluations, members), nan after a member has stopped."""
+    """The members, stacked, and the ensemble's held-out losses (evaluations, STARTS), nan after the stop."""
     z, U, _, w, maps = rows
     n, d = z.shape
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
@@ -53,16 +59,15 @@ def train_members(
     slopes, curvatures = (np.stack(part).astype(np.float32) for part in zip(*bowls, strict=True))
     networks = eqx.tree_at(lambda net: (net.slope, net.curvature), networks, (slopes, curvatures))
 
-    arrays = [None if part is None else _pad(part, _padded(n)) for part in (z, U, maps)]
-    train = np.stack([_pad(_without(w, held), _padded(n)) for held in folds])
-    judge = _pad((w[folds] / w[folds].sum(1, keepdims=True)).T, _padded(folds.shape[1])).T
-    held = _pad(folds.T, judge.shape[1]).T.astype(np.int32)
-    # Rows that also train are no judge apart: any gain on them counts.
-    care = np.float32(0.0 if n < FEWEST_TO_HOLD_OUT else 1.0)
+    size = _padded(n)
+    arrays = [None if part is None else _pad(part, size) for part in (z, U, maps)]
+    train = np.stack([_pad(_without(w, fold), size) for fold in folds])
+    length = _padded(folds.shape[1])
+    held, votes = (_pad(part.T, length).T for part in (folds, np.ones(folds.shape)))
     # Half the compile time at the same speed: the loop's work is in matrix products.
     options: Any = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
     run = jax.jit(_train, static_argnums=0, compiler_options=options)
-    networks, history = run(recipe, networks, keys, held, judge, train, care, *arrays)
+    networks, history = run(recipe, networks, keys, held.astype(np.int32), votes, _pad(w, size), train, *arrays)
     return networks, np.asarray(history, np.float64)
 
 
@@ -96,57 +101,72 @@ def _best_bowl(rows: Rows, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return min((least_squares_bowl(z, h, train, ridge) for ridge in RIDGES), key=score)
 
 
-def _train(recipe: Recipe, networks, keys, held_rows, judges, trains, care, z, U, maps):
-    """All members at once; each stops on its own held-out rows. Rows of weight zero pad the shapes and do not count."""
+def _train(recipe: Recipe, networks, keys, held, votes, judge, trains, z, U, maps):
+    """All members from all starts; the networks of the best start and step, and every start's losses.
+
+    `votes` (members, rows held out) and the weights are zero where rows pad the shapes.
+    """
     n = len(z)
     rounds = -(-recipe.steps // recipe.interval)
-    adam = optimiser(recipe, rounds * recipe.interval)
+    adam = optimiser(recipe)
+    voters = jnp.zeros(n).at[held].add(votes)
+    judge = judge * (voters > 0)
+    judge = judge / judge.sum()
 
-    def member(network, key, held, judge, train):
+    def held_out_loss(networks):
+        """Of the mean at each row over the members that have not seen it."""
+
+        def member(network, rows):
+            return predict(network, z[rows], None if maps is None else maps[rows])[1]
+
+        total = jnp.zeros(U.shape).at[held].add(votes[..., None] * jax.vmap(member)(networks, held))
+        mean = total / jnp.maximum(voters, 1.0)[:, None]
+        return judge @ ((U - mean) ** 2).sum(-1)
+
+    def batch_loss(network, key, train, cumulative, decay):
+        now = recipe._replace(weight_decay=decay)
+        if recipe.batch >= n:
+            return projection_loss(now, network, z, U, train, maps)
+        rows = jnp.searchsorted(cumulative, jax.random.uniform(key, (recipe.batch,)) * cumulative[-1])
+        rows = jnp.minimum(rows, n - 1)
+        even = jnp.full(recipe.batch, 1.0 / recipe.batch)
+        return projection_loss(now, network, z[rows], U[rows], even, None if maps is None else maps[rows])
+
+    def member_steps(carry, key, train, decays):
         cumulative = jnp.cumsum(train)
 
-        def held_losses(network):
-            _, predicted = predict(network, z[held], None if maps is None else maps[held])
-            return ((U[held] - predicted) ** 2).sum(-1)
+        def step(carry, now):
+            network, average, moments = carry
+            slopes = jax.grad(batch_loss)(network, now[0], train, cumulative, now[1])
+            changes, moments = adam.update(slopes, moments)
+            network = optax.apply_updates(network, changes)
+            return (network, optax.incremental_update(network, average, AVERAGE), moments), None
 
-        def batch_loss(network, key):
-            if recipe.batch >= n:
-                return projection_loss(recipe, network, z, U, train, maps)
-            rows = jnp.searchsorted(cumulative, jax.random.uniform(key, (recipe.batch,)) * cumulative[-1])
-            rows = jnp.minimum(rows, n - 1)
-            even = jnp.full(recipe.batch, 1.0 / recipe.batch)
-            return projection_loss(recipe, network, z[rows], U[rows], even, None if maps is None else maps[rows])
+        return jax.lax.scan(step, carry, (jax.random.split(key, recipe.interval), decays))[0]
 
-        def step(carry, key):
-            network, moments = carry
-            changes, moments = adam.update(jax.grad(batch_loss)(network, key), moments)
-            return (optax.apply_updates(network, changes), moments), None
+    all_steps = jax.vmap(jax.vmap(member_steps, (0, 0, 0, None)), (0, None, None, 0))
 
-        def evaluate(carry):
-            count, waited, network, moments, best, best_losses, history = carry
-            keys = jax.random.split(jax.random.fold_in(key, count), recipe.interval)
-            (network, moments), _ = jax.lax.scan(step, (network, moments), keys)
-            losses = held_losses(network)
-            gain = best_losses - losses
-            mean = judge @ gain
-            # The sum of squared weights stands for one over the number of rows (Kish).
-            error = jnp.sqrt(judge @ (gain - mean) ** 2 * (judge @ judge))
-            better = mean > care * error
-            best = jax.tree.map(lambda new, old: jnp.where(better, new, old), network, best)
-            best_losses = jnp.where(better, losses, best_losses)
-            history = history.at[count].set(judge @ losses)
-            return count + 1, jnp.where(better, 0, waited + 1), network, moments, best, best_losses, history
+    def evaluate(carry):
+        count, waited, trained, best, best_loss, history = carry
+        fallen = (count + jnp.arange(recipe.interval) / recipe.interval) / rounds
+        decays = recipe.weight_decay * jnp.array(STARTS)[:, None] * FALL**-fallen
+        trained = all_steps(trained, jax.vmap(jax.random.fold_in, (0, None))(keys, count), trains, decays)
+        losses = jax.vmap(held_out_loss)(trained[1])
+        ahead = jnp.argmin(losses)
+        better = losses[ahead] < best_loss
+        best = jax.tree.map(lambda new, old: jnp.where(better, new[ahead], old), trained[1], best)
+        best_loss = jnp.where(better, losses[ahead], best_loss)
+        return count + 1, jnp.where(better, 0, waited + 1), trained, best, best_loss, history.at[count].set(losses)
 
-        def going(carry):
-            return (carry[0] < rounds) & (carry[1] < recipe.patience)
+    def going(carry):
+        return (carry[0] < rounds) & (carry[1] < recipe.patience)
 
-        zero = jnp.zeros((), jnp.int32)
-        start = (zero, zero, network, adam.init(network), network, held_losses(network))
-        carry = jax.lax.while_loop(going, evaluate, (*start, jnp.full(rounds, jnp.nan, jnp.float32)))
-        return carry[4], carry[6]
-
-    networks, history = jax.vmap(member)(networks, keys, held_rows, judges, trains)
-    return networks, history.T
+    zero = jnp.zeros((), jnp.int32)
+    copies = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(STARTS)), networks)
+    trained = (copies, copies, jax.vmap(jax.vmap(adam.init))(copies))
+    history = jnp.full((rounds, len(STARTS)), jnp.nan, jnp.float32)
+    carry = jax.lax.while_loop(going, evaluate, (zero, zero, trained, networks, held_out_loss(networks), history))
+    return carry[3], carry[5]
 
 
 def _without(w: np.ndarray, held: np.ndarray) -> np.ndarray:

@@ -31,8 +31,9 @@ TRACK = 0.1  # online: how fast the standardisation follows the batches
 class NeuralFit(Fit):
     """An ensemble of potential networks; their mean is the potential.
 
-    `history` (evaluations, members) holds the held-out losses for a field of unit energy, nan after a member stopped;
-    `weights` the share of the measure that each sample stands for.
+    `history` (evaluations, starts) holds the ensemble's held-out losses for a field of unit energy, one column for each
+    weight decay that training started with, nan after the stop; `weights` the share of the measure that each sample
+    stands for.
     """
 
     networks: PotentialNetwork
@@ -43,7 +44,7 @@ class NeuralFit(Fit):
     metric: Metric
     samples: Samples
     weights: Float[Array, " n"]
-    history: Float[Array, "evaluations members"]
+    history: Float[Array, "evaluations starts"]
     method: str = eqx.field(static=True, default="neural")
 
     def at_samples(self):
@@ -96,11 +97,12 @@ class NeuralProjector(Projector):
     """Fit a potential network to the field.
 
     - `width`, `depth`: the hidden layers, tanh.
-    - `rate`, `steps`, `batch`: Adam's rate (falling to zero in `fit`), the most steps, the rows in a step.
+    - `rate`, `steps`, `batch`: Adam's rate, the most steps, the rows in a step.
     - `gauge`, `weight_decay`: lambda_g and lambda_wd of `eq:nn-proj-loss`, for a field of unit energy. The decay is on
-      the layers' weights; biases, the linear and the quadratic term are free.
-    - `held_out`, `members`, `patience`, `interval`: the share that each member is judged on, the number of members, and
-      how many evaluations, one each `interval` steps, may pass without a gain.
+      the layers' weights; biases, the linear and the quadratic term are free. In `fit` it starts at ten times this, and
+      a second time at this, and falls to a hundredth; the held-out rows choose.
+    - `held_out`, `members`, `patience`, `interval`: the share that each member does not see, the number of members, and
+      how many evaluations, one each `interval` steps, may pass without a gain of the ensemble.
     - `schedule`, `inner_steps`: "periodic" trains anew, "online" takes `inner_steps` steps from the carried network.
     - `local_steps`, `local_weight_decay`: the steps of a periodic refresh inside the plug-in, and lambda_wd there: a
       history has few rows and none to hold out, and the network would explain its circulation away.
@@ -113,7 +115,7 @@ class NeuralProjector(Projector):
     width: int = eqx.field(static=True, default=32)
     depth: int = eqx.field(static=True, default=2)
     rate: float = eqx.field(static=True, default=3e-3)
-    steps: int = eqx.field(static=True, default=3000)
+    steps: int = eqx.field(static=True, default=1500)
     batch: int = eqx.field(static=True, default=128)
     gauge: float = eqx.field(static=True, default=1e-3)
     weight_decay: float = eqx.field(static=True, default=1e-3)
