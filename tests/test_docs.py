@@ -1,5 +1,6 @@
 """What the documents show runs, and what they point to exists."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -85,3 +86,14 @@ def test_links_lead_somewhere(page):
     folder = (ROOT / page).parent
     for target in re.findall(r"\]\(([^)#\s]+)\)", (ROOT / page).read_text()):
         assert target.startswith("https://") or (folder / target).exists(), target
+
+
+def test_accuracy_pages_are_what_the_rows_say(monkeypatch):
+    """Every figure of the accuracy page, and the README's excerpt, from the rows beside the benchmark."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    accuracy = importlib.import_module("accuracy")
+    source = Path("benchmarks/results/accuracy.csv")
+    rows = accuracy.load(ROOT / source)
+    assert (ROOT / "docs/accuracy.md").read_text() == accuracy.markdown(rows, source)
+    readme = (ROOT / "README.md").read_text()
+    assert "\n".join(accuracy.excerpt(accuracy.Means(rows))) in readme
