@@ -70,6 +70,17 @@ def test_any_weights_get_a_value_error_or_finite_numbers(data):
         well_formed(answer, X.shape)
 
 
+@pytest.mark.parametrize("projector", [hpml.KernelProjector(), hpml.GraphProjector(), hpml.NeuralProjector(steps=20)])
+def test_weights_of_any_size_are_shares(projector):
+    """Their sum may overflow, and a share that float64 cannot divide by counts for nothing."""
+    points = np.random.default_rng(0).normal(size=(10, 2))
+    even = hpml.project(points, -points, projector)
+    huge = hpml.project(points, -points, projector, weights=np.full(10, 1e308))
+    np.testing.assert_allclose(huge.direction, even.direction, rtol=1e-5, atol=1e-6)
+    tiny = hpml.project(points, -points, projector, weights=np.r_[np.full(9, 1e10), 1e-320])
+    well_formed(tiny, points.shape)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

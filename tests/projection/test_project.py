@@ -18,6 +18,23 @@ def embedded(n, seed=0):
     return points, -points + 2.0 * points @ TURN.T, lift
 
 
+def test_two_points_are_a_gradient():
+    """Along the one line between them every field rises or falls."""
+    for seed in (3, 9):
+        points = np.random.default_rng(seed).normal(size=(2, 2))
+        p = hpml.project(points, -points)
+        np.testing.assert_allclose(p.direction, -points, rtol=1e-3)
+        assert p.nonpotentiality < 1e-3
+
+
+def test_a_whole_number_is_a_key():
+    points, field, _ = embedded(30)
+    projector = hpml.NeuralProjector(steps=20)
+    by_number = hpml.project(points, field, projector, key=3).direction
+    np.testing.assert_array_equal(by_number, hpml.project(points, field, projector, key=jax.random.key(3)).direction)
+    assert hpml.nonpotentiality(points, field, hpml.GraphProjector(), key=3).estimate > 0
+
+
 def wide(key, count):
     return np.asarray(3.0 * jax.random.normal(key, (count, PLANE)))
 

@@ -12,6 +12,11 @@ import numpy as np
 Array: TypeAlias = jax.Array | np.ndarray
 
 
+def as_key(key: Any) -> Any:
+    """A JAX random key from one, or from a whole number; None stays None."""
+    return jax.random.key(int(key)) if isinstance(key, int | np.integer) else key
+
+
 def as_matrix(values: Any, name: str) -> np.ndarray:
     """A finite float64 array of two axes, or a `ValueError` that says which axis or value is wrong."""
     array = as_finite(values, name)

@@ -91,12 +91,14 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
         raise ValueError(f"weights must have shape ({n},), one for each point; got {w.shape}.")
     if (w < 0).any():
         raise ValueError("weights must not be negative: drop the samples that should not count.")
-    if not w.sum() > 0:
+    if not w.max() > 0:
         raise ValueError("weights are all zero: at least two points must count.")
-    keep = w > 0
+    w = w / w.max()  # before the sum, which huge weights would overflow
+    w = w / w.sum()
+    keep = w >= np.finfo(float).tiny  # less counts for nothing, and its quotients would not be numbers
     rows = np.full(n, -1)
     estimates = F if F.ndim == 3 else F[None]
-    X, estimates, w = X[keep], estimates[:, keep], w[keep] / w.sum()
+    X, estimates, w = X[keep], estimates[:, keep], w[keep]
 
     _, first, inverse, counts = np.unique(X, axis=0, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(first)  # of first appearance, as the caller gave them

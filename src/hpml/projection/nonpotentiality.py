@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from hpml.geometry.arrays import Array
+from hpml.geometry.arrays import Array, as_key
 from hpml.geometry.metric import Euclidean, Metric
 from hpml.geometry.samples import Measure, Samples, gather_samples
 from hpml.projection.identifiability import NOTHING, identifiability
@@ -76,7 +76,7 @@ def nonpotentiality(
         raise ValueError("resamples must be an integer of at least 1, and level lie between 0 and 1.")
     metric = Euclidean() if metric is None else metric
     samples = gather_samples(points, field, weights, metric)
-    key = jax.random.key(0) if key is None else key
+    key = as_key(0 if key is None else key)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
 
     whole = project(points, field, projector, metric, measure, weights, key)

@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from hpml.geometry.arrays import Array, as_matrix
+from hpml.geometry.arrays import Array, as_key, as_matrix
 from hpml.geometry.chart import Chart, chart_of
 from hpml.geometry.metric import Euclidean, Metric
 from hpml.geometry.samples import Measure, Samples, draw_measure, gather_samples
@@ -110,8 +110,9 @@ def project(
     - `measure`: mu, the law in which the split is orthogonal: the samples themselves (None), a domain with its uniform
       law, or a sampler `(key, count) -> points`.
     - `weights`: how much each sample counts; zero leaves it out (its row is still predicted).
-    - `key`: a JAX random key for what is drawn, the same answer for the same key.
+    - `key`: a JAX random key, or a whole number, for what is drawn: the same answer for the same key.
     """
+    key = as_key(key)
     metric = Euclidean() if metric is None else metric
     projector = KernelProjector() if projector is None else projector
     if not isinstance(metric, Metric):

@@ -31,6 +31,7 @@ from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
 from hpml.geometry.samples import Measure, Samples, draw_measure
 from hpml.projection.projector import Energy, Fit, LocalSamples, Prediction, Projector
+from hpml.projection.scaling import Scaling, metric_gradient
 from hpml.projection.smooth.balance import balance
 from hpml.projection.smooth.dual import DualFit, empty_dual, fit_dual
 from hpml.projection.smooth.evidence import FEW, fit_hyper
@@ -43,50 +44,14 @@ WAVES = 128
 NOISY = 1e-3  # share of noise in the field above which it unsettles the split
 SHAKEN = 0.03  # the same in many dimensions, above which the dual form is better
 ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone, and its balance
-LARGER = (
-    3  # times `exact` above three coordinates: error .40 with 400 of 1,024 samples, .29 with all, d = 10; 7 s, 2 GB
-)
+# Times `exact` above three coordinates: error .40 with 400 of 1,024 samples and .29 with all of them, d = 10. At the
+# limit of 12,000 numbers it takes some ten seconds and 3 GB.
+LARGER = 3
+FEWEST = 4  # samples that leave enough out to compare fits; from fewer, direct regression finds nothing and wins
+JUDGED = 1280  # numbers of left-out samples that settle the comparison: more would cost as much as the fit, d = 30
 WORK = 10**11  # products in the second step's normal equations, some ten seconds; binds above 20 coordinates
 ALONE = 4000  # unknowns of a system up to which LAPACK gets one thread: see `_threads`
 MANY = 32  # coordinates beyond which Fourier features take too much memory
-
-
-class Scaling(eqx.Module):
-    """Coordinates of unit size: u = (W x - centre) / spread, field W F / size, with W the metric's constant factor."""
-
-    metric: Metric
-    anchor: Float[Array, " d"]
-    centre: Float[Array, " d"]
-    spread: float
-    size: float
-
-    def points(self, points: Array) -> np.ndarray:
-        """Scaled coordinates."""
-        return (np.asarray(self._whiten(points)) - self.centre) / self.spread
-
-    def vectors(self, vectors: Array) -> np.ndarray:
-        """Scaled field values."""
-        return np.asarray(self._whiten(vectors)) / self.size
-
-    def restore(self, gradients: Array) -> np.ndarray:
-        """Field values W^-1 g in the caller's coordinates, from whitened ones of unit size."""
-        return np.asarray(self.metric.unwhiten(gradients, self._at(gradients))) * self.size
-
-    def covectors(self, gradients: Array) -> np.ndarray:
-        """Gradients with respect to x in the caller's coordinates: W^T g."""
-        vectors = np.asarray(self.metric.unwhiten(gradients, self._at(gradients)))
-        return np.asarray(self.metric.lower(vectors, self._at(vectors))) * self.size
-
-    @property
-    def energy(self) -> float:
-        """The potential's unit."""
-        return self.size * self.spread
-
-    def _whiten(self, vectors):
-        return self.metric.whiten(vectors, self._at(vectors))
-
-    def _at(self, vectors):
-        return None if self.metric.constant else np.broadcast_to(self.anchor, np.shape(vectors))
 
 
 def scaling_of(samples: Samples, metric: Metric) -> Scaling:
@@ -148,7 +113,7 @@ class KernelFit(Fit):
         return self.parts
 
     def predict(self, points: Float[Array, "q d"]) -> Prediction:
-        """Potential, direction and residual with one standard deviation each.
+        """Potential, direction and residual with one standard deviation each, rather too large than too small.
 
         Two sources: the smooth posterior (noise, gaps between samples) and the second step (finitely many points of
         the measure). By coordinate, in the caller's coordinates for Euclidean and diagonal metrics, an upper bound
@@ -287,7 +252,7 @@ class KernelProjector(Projector):
         if many and noise > SHAKEN and self.method == "auto":
             # n = 40, d = 36, signal to noise 3: error .6 at new points; the exact form .98, plain gradients .79.
             return self._fit_dual(samples, scaling)
-        if posterior is not None and self.method == "auto":
+        if posterior is not None and self.method == "auto" and samples.count >= FEWEST:
             some = samples.take(np.random.default_rng(1).permutation(samples.count)[:ENOUGH])
             if not left_out < regress(some.points, some.field, some.weights).loss:
                 posterior = None
@@ -343,7 +308,7 @@ class KernelProjector(Projector):
         most = self._most(d)
         if n * d <= most:
             posterior = condition(x, f, inflation, hyper, samples.ambient)
-            rows = order[: min(n, 128)]
+            rows = order[: min(n, 128, max(JUDGED // d, 16))]
             error = np.asarray(left_out_residuals(posterior, rows))
             weights = samples.weights[rows] / samples.weights[rows].sum()
             return posterior, float((weights[:, None] * error**2).sum())
@@ -462,13 +427,6 @@ _dual_variances = jax.jit(lambda dual, u: dual.variances(u))
 _fit_dual_host = jax.jit(
     lambda x, f, w, ambient: fit_dual(x, f, jnp.ones_like(w), ambient, iterations=200, weights=w), static_argnums=3
 )
-
-
-def metric_gradient(gradients: Array, points: Array, scaling: Scaling, metric: Metric) -> np.ndarray:
-    """M^-1 grad Phi in the caller's coordinates from the gradient in scaled ones."""
-    if metric.constant:
-        return scaling.restore(gradients)
-    return np.asarray(metric.raise_index(scaling.covectors(gradients), points))
 
 
 def smooth_field(posterior: PairPosterior | SpectralPosterior, scaling: Scaling, points: Array) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The amortised projector: a potential network fitted by gradient descent (`eq:nn-proj-loss`, `alg:neural-hpml`).
 
 The potential is a linear term, a quadratic term and a small smooth network. Constant metrics enter through x -> W x,
-where the metric gradient is a plain one; a metric that varies through one factor for each sample. One length serves all
-axes, as the metric has it, so that a long axis has room for more bends than a short one.
+where the metric gradient is a plain one; a metric that varies through W at the samples' mean, and one factor for each
+sample. One length serves all axes, as the metric has it, so that a long axis has room for more bends than a short one.
 
 `rem:neural_practical_app`: the `periodic` schedule trains anew at every refresh, the `online` schedule takes a few
 steps from the carried parameters.
@@ -24,6 +24,7 @@ from hpml.projection.amortised.network import PotentialNetwork, Recipe, descend,
 from hpml.projection.amortised.train import Rows, train_members
 from hpml.projection.measure import measure_weights
 from hpml.projection.projector import Energy, Fit, LocalSamples, Projector
+from hpml.projection.scaling import Scaling, metric_gradient
 
 TRACK = 0.1  # online: how fast the standardisation follows the batches
 
@@ -37,9 +38,7 @@ class NeuralFit(Fit):
     """
 
     networks: PotentialNetwork
-    centre: Float[Array, " d"]
-    scale: float
-    strength: float
+    scaling: Scaling
     gauge: float
     metric: Metric
     samples: Samples
@@ -58,9 +57,7 @@ class NeuralFit(Fit):
     def direction(self, points):
         """See `Fit.direction`."""
         X = np.asarray(points, np.float64)
-        gradient = self._evaluate(X)[1]
-        turn = self.metric.unwhiten if self.metric.constant else self.metric.raise_index
-        return np.asarray(turn(gradient, X))
+        return metric_gradient(self._evaluate(X)[1], X, self.scaling, self.metric)
 
     def energy(self):
         """See `Fit.energy`; circulation is what the fit leaves at the samples beyond their known noise."""
@@ -74,11 +71,9 @@ class NeuralFit(Fit):
         return Energy(total - left, left - noise, noise)
 
     def _evaluate(self, points) -> tuple[np.ndarray, np.ndarray]:
-        X = np.asarray(points, np.float64)
-        y = np.asarray(self.metric.whiten(X)) if self.metric.constant else X
-        phi, gradient = _mean_of_members(self.networks, jnp.asarray((y - self.centre) / self.scale, jnp.float32))
-        potential = np.asarray(phi, np.float64) * (self.strength * self.scale) - self.gauge
-        return potential, np.asarray(gradient, np.float64) * self.strength
+        z = self.scaling.points(np.asarray(points, np.float64))
+        phi, gradient = _mean_of_members(self.networks, jnp.asarray(z, jnp.float32))
+        return np.asarray(phi, np.float64) * self.scaling.energy - self.gauge, np.asarray(gradient, np.float64)
 
 
 class NeuralState(eqx.Module):
@@ -132,10 +127,14 @@ class NeuralProjector(Projector):
     def __check_init__(self):
         counts = ("width", "depth", "steps", "batch", "members", "patience", "interval", "inner_steps", "local_steps")
         for name in counts:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if not self.rate > 0 or min(self.gauge, self.weight_decay, self.local_weight_decay) < 0:
-            raise ValueError("rate must be positive, gauge, weight_decay and local_weight_decay must not be negative.")
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value}.")
+        if not 0 < self.rate < np.inf:
+            raise ValueError(f"rate must be positive and finite, got {self.rate}.")
+        for name in ("gauge", "weight_decay", "local_weight_decay"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}.")
         if not 0 < self.held_out < 1:
             raise ValueError(f"held_out is a share between 0 and 1, got {self.held_out}.")
         if self.schedule not in ("periodic", "online"):
@@ -155,20 +154,22 @@ class NeuralProjector(Projector):
         """See `Projector.fit`."""
         X, F = (np.asarray(part, np.float64) for part in (samples.points, samples.field))
         w = np.asarray(measure_weights(samples, metric, measure, key), np.float64)
-        y = np.asarray(metric.whiten(X)) if metric.constant else X
+        scaling = Scaling(metric, w @ X, np.zeros(samples.dimension), 1.0, 1.0)
+        y = scaling.points(X)
         centre = w @ y
-        scale = _shortest_spread(y - centre, w)
         U = np.asarray(metric.whiten(F, X))
         strength = float(np.sqrt(w @ (U**2).sum(1))) or 1.0
         h, maps = U, None
         if not metric.constant:
-            basis = [np.broadcast_to(e, X.shape) for e in np.eye(samples.dimension)]
+            basis = [scaling.covectors(np.broadcast_to(e, X.shape)) for e in np.eye(samples.dimension)]
             maps = np.stack([np.asarray(metric.whiten_covector(e, X)) for e in basis], axis=1)
-            h = np.asarray(metric.lower(F, X))
-        rows = Rows((y - centre) / scale, U / strength, h / strength, w, maps)
+            anchor = np.broadcast_to(scaling.anchor, X.shape)
+            h = np.asarray(metric.whiten_covector(metric.lower(F, X), anchor))
+        scaling = Scaling(metric, scaling.anchor, centre, _shortest_spread(y - centre, w), strength)
+        rows = Rows(scaling.points(X), U / strength, h / strength, w, maps)
         key = jax.random.key(self.seed) if key is None else key
         networks, history = train_members(self.recipe, rows, self.width, self.depth, self.members, self.held_out, key)
-        fit = NeuralFit(networks, centre, scale, strength, 0.0, metric, samples, w, history)
+        fit = NeuralFit(networks, scaling, 0.0, metric, samples, w, history)
         return eqx.tree_at(lambda f: f.gauge, fit, float(samples.weights @ fit.potential(X)))
 
     # alg:neural-hpml, for a caller who keeps the loop

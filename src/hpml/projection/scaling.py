@@ -1,0 +1,56 @@
+"""Coordinates of unit size in which a potential is fitted, and the way back to metric gradients.
+
+A metric that varies with the point is frozen at the samples' mean for the coordinates alone.
+"""
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from hpml.geometry.arrays import Array
+from hpml.geometry.metric import Metric
+
+
+class Scaling(eqx.Module):
+    """Coordinates of unit size: u = (W x - centre) / spread, field W F / size, with W the metric's constant factor."""
+
+    metric: Metric
+    anchor: Float[Array, " d"]
+    centre: Float[Array, " d"]
+    spread: float
+    size: float
+
+    def points(self, points: Array) -> np.ndarray:
+        """Scaled coordinates."""
+        return (np.asarray(self._whiten(points)) - self.centre) / self.spread
+
+    def vectors(self, vectors: Array) -> np.ndarray:
+        """Scaled field values."""
+        return np.asarray(self._whiten(vectors)) / self.size
+
+    def restore(self, gradients: Array) -> np.ndarray:
+        """Field values W^-1 g in the caller's coordinates, from whitened ones of unit size."""
+        return np.asarray(self.metric.unwhiten(gradients, self._at(gradients))) * self.size
+
+    def covectors(self, gradients: Array) -> np.ndarray:
+        """Gradients with respect to x in the caller's coordinates: W^T g."""
+        vectors = np.asarray(self.metric.unwhiten(gradients, self._at(gradients)))
+        return np.asarray(self.metric.lower(vectors, self._at(vectors))) * self.size
+
+    @property
+    def energy(self) -> float:
+        """The potential's unit."""
+        return self.size * self.spread
+
+    def _whiten(self, vectors):
+        return self.metric.whiten(vectors, self._at(vectors))
+
+    def _at(self, vectors):
+        return None if self.metric.constant else np.broadcast_to(self.anchor, np.shape(vectors))
+
+
+def metric_gradient(gradients: Array, points: Array, scaling: Scaling, metric: Metric) -> np.ndarray:
+    """M^-1 grad Phi in the caller's coordinates from the gradient in scaled ones."""
+    if metric.constant:
+        return scaling.restore(gradients)
+    return np.asarray(metric.raise_index(scaling.covectors(gradients), points))
