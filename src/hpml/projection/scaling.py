@@ -37,6 +37,12 @@ class Scaling(eqx.Module):
         vectors = np.asarray(self.metric.unwhiten(gradients, self._at(gradients)))
         return np.asarray(self.metric.lower(vectors, self._at(vectors))) * self.size
 
+    def metric_gradient(self, gradients: Array, points: Array) -> np.ndarray:
+        """M^-1 grad Phi in the caller's coordinates, from the gradient in scaled ones."""
+        if self.metric.constant:
+            return self.restore(gradients)
+        return np.asarray(self.metric.raise_index(self.covectors(gradients), points))
+
     @property
     def energy(self) -> float:
         """The potential's unit."""
@@ -47,10 +53,3 @@ class Scaling(eqx.Module):
 
     def _at(self, vectors):
         return None if self.metric.constant else np.broadcast_to(self.anchor, np.shape(vectors))
-
-
-def metric_gradient(gradients: Array, points: Array, scaling: Scaling, metric: Metric) -> np.ndarray:
-    """M^-1 grad Phi in the caller's coordinates from the gradient in scaled ones."""
-    if metric.constant:
-        return scaling.restore(gradients)
-    return np.asarray(metric.raise_index(scaling.covectors(gradients), points))

@@ -31,7 +31,7 @@ from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
 from hpml.geometry.samples import Measure, Samples, draw_measure
 from hpml.projection.projector import Energy, Fit, LocalSamples, Prediction, Projector
-from hpml.projection.scaling import Scaling, metric_gradient
+from hpml.projection.scaling import Scaling
 from hpml.projection.smooth.balance import balance
 from hpml.projection.smooth.dual import DualFit, empty_dual, fit_dual
 from hpml.projection.smooth.evidence import FEW, fit_hyper
@@ -69,7 +69,6 @@ class KernelFit(Fit):
     """P from the smooth posterior (None when the field was regressed directly) plus a gradient regression."""
 
     samples: Samples
-    metric: Metric
     scaling: Scaling
     posterior: PairPosterior | SpectralPosterior | None
     correction: GradientFit
@@ -95,7 +94,7 @@ class KernelFit(Fit):
             total = self.correction.gradient(u)
             if self.posterior is not None:
                 total = total + evaluate(self.posterior, u).gradient
-            return metric_gradient(total, points, self.scaling, self.metric)
+            return self.scaling.metric_gradient(total, points)
 
     def smooth_field(self, points: Float[Array, "q d"]) -> Float[Array, "q d"] | None:
         """The smooth fit of the whole field; None where the field was regressed directly."""
@@ -273,23 +272,23 @@ class KernelProjector(Projector):
                 posterior = balance(posterior, u[some], share, evaluate(posterior, u[some]).rotation)
             first = evaluate(posterior, u)
             field_at = scaling.restore(first.gradient + first.rotation)
-            rest = field_at - metric_gradient(first.gradient, points, scaling, metric)
+            rest = field_at - scaling.metric_gradient(first.gradient, points)
             correction = regress(points, rest, weights, float(posterior.hyper.length_gradient))
             gradient_at = first.gradient + correction.gradient(u)
             method = f"smooth fit ({_form(posterior, samples.count)}), then projection"
-        direction = metric_gradient(gradient_at, points, scaling, metric)
+        direction = scaling.metric_gradient(gradient_at, points)
         parts = self._energy(samples, metric, posterior, scaling, points, weights, field_at, direction, measure)
         potential = np.asarray(correction.potential(x))
         if posterior is not None:
             if measure is not None:  # the parts above are at the measure's points
                 first = evaluate(posterior, x)
                 at_samples = first.gradient + correction.gradient(x)
-                direction = metric_gradient(at_samples, samples.points, scaling, metric)
+                direction = scaling.metric_gradient(at_samples, samples.points)
             potential = potential + first.potential
         potential = potential * scaling.energy
         gauge = float(samples.weights @ potential)
         own = (potential - gauge, direction)
-        return KernelFit(samples, metric, scaling, posterior, correction, parts, own, gauge, method)
+        return KernelFit(samples, scaling, posterior, correction, parts, own, gauge, method)
 
     def _draws(self, dimension: int) -> int:
         """How many points of a measure: fewer in many coordinates, where the second step's classes are large."""

@@ -24,7 +24,7 @@ from hpml.projection.amortised.network import PotentialNetwork, Recipe, descend,
 from hpml.projection.amortised.train import Rows, train_members
 from hpml.projection.measure import measure_weights
 from hpml.projection.projector import Energy, Fit, LocalSamples, Projector
-from hpml.projection.scaling import Scaling, metric_gradient
+from hpml.projection.scaling import Scaling
 
 TRACK = 0.1  # online: how fast the standardisation follows the batches
 
@@ -40,7 +40,6 @@ class NeuralFit(Fit):
     networks: PotentialNetwork
     scaling: Scaling
     gauge: float
-    metric: Metric
     samples: Samples
     weights: Float[Array, " n"]
     history: Float[Array, "evaluations starts"]
@@ -57,15 +56,15 @@ class NeuralFit(Fit):
     def direction(self, points):
         """See `Fit.direction`."""
         X = np.asarray(points, np.float64)
-        return metric_gradient(self._evaluate(X)[1], X, self.scaling, self.metric)
+        return self.scaling.metric_gradient(self._evaluate(X)[1], X)
 
     def energy(self):
         """See `Fit.energy`; circulation is what the fit leaves at the samples beyond their known noise."""
         w, X, F = self.samples.weights, self.samples.points, self.samples.field
         R = F - self.direction(X)
-        energy = np.asarray(self.metric.inner(F, F, X))
+        energy = np.asarray(self.scaling.metric.inner(F, F, X))
         total, whole = float(w @ energy), float(self.weights @ energy)
-        left = float(self.weights @ np.asarray(self.metric.inner(R, R, X)))
+        left = float(self.weights @ np.asarray(self.scaling.metric.inner(R, R, X)))
         left = total * min(left / whole, 1.0) if whole > 0 else 0.0
         noise = min(self.samples.noise or 0.0, left)
         return Energy(total - left, left - noise, noise)
@@ -169,7 +168,7 @@ class NeuralProjector(Projector):
         rows = Rows(scaling.points(X), U / strength, h / strength, w, maps)
         key = jax.random.key(self.seed) if key is None else key
         networks, history = train_members(self.recipe, rows, self.width, self.depth, self.members, self.held_out, key)
-        fit = NeuralFit(networks, scaling, 0.0, metric, samples, w, history)
+        fit = NeuralFit(networks, scaling, 0.0, samples, w, history)
         return eqx.tree_at(lambda f: f.gauge, fit, float(samples.weights @ fit.potential(X)))
 
     # alg:neural-hpml, for a caller who keeps the loop
