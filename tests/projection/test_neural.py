@@ -5,10 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 
 from hpml.geometry.domain import Ball
 from hpml.geometry.metric import Dense, Diagonal, Euclidean, LowRank, Shahshahani, Varying
 from hpml.geometry.samples import gather_samples
+from hpml.projection.amortised import train
 from hpml.projection.amortised.network import PotentialNetwork, least_squares_bowl, projection_loss
 from hpml.projection.amortised.train import STARTS
 from hpml.projection.project import project
@@ -237,6 +239,45 @@ def test_the_paper_preset():
     assert np.isfinite(np.asarray(paper.direction(after, np.ones((1, 2))))).all()
     with pytest.raises(ValueError, match="constant"):
         paper.init(2, jax.random.key(0), Shahshahani(3))
+
+
+# Devices
+
+
+def products(jaxpr):
+    """All products in a program, those of its inner programs too."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from products(inner)
+
+
+@pytest.mark.parametrize("schedule", ["periodic", "online"])
+def test_no_product_is_left_to_a_devices_own_precision(schedule, monkeypatch):
+    """A GPU multiplies float32 with ten bits unless it is told otherwise."""
+    projector = NeuralProjector(schedule=schedule, steps=20, members=2, width=4)
+    points, one = ball(16), np.zeros(3, np.float32)
+    state, learner = projector.local_init(16, 3, jax.random.key(0)), projector.init(3, jax.random.key(0))
+    samples = LocalSamples(np.float32(points), np.float32(gradient(points)), np.ones(16, bool))
+    programs = {
+        "local_fit": jax.make_jaxpr(projector.local_fit)(state, samples),
+        "local_residual": jax.make_jaxpr(projector.local_residual)(state, one, one),
+        "update": jax.make_jaxpr(projector.update)(learner, points, gradient(points)),
+        "direction": jax.make_jaxpr(projector.direction)(learner, points),
+    }
+    whole = train._train
+
+    def seen(*arguments):
+        programs["fit"] = jax.make_jaxpr(whole, static_argnums=0)(*arguments)
+        return whole(*arguments)
+
+    monkeypatch.setattr(train, "_train", seen)
+    projector.fit(gather_samples(points, gradient(points)), Euclidean())
+    for name, program in programs.items():
+        found = list(products(program.jaxpr))
+        assert found, name
+        assert all(set(product.params["precision"] or ()) == {jax.lax.Precision.HIGHEST} for product in found), name
 
 
 # A trainer's history

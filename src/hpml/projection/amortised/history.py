@@ -12,7 +12,14 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from hpml.geometry.arrays import Array
-from hpml.projection.amortised.network import PotentialNetwork, Recipe, descend, least_squares_bowl, optimiser
+from hpml.projection.amortised.network import (
+    PotentialNetwork,
+    Recipe,
+    descend,
+    least_squares_bowl,
+    optimiser,
+    whole_products,
+)
 from hpml.projection.projector import LocalSamples
 
 RIDGE = 0.1  # of the bowl that a periodic refresh starts at: a history has about as many rows as coordinates
@@ -58,6 +65,7 @@ def init_history(recipe: Recipe, count: int, rank: int, width: int, depth: int, 
     )
 
 
+@whole_products
 def fit_history(recipe: Recipe, online: bool, steps: int, state: HistoryState, samples: LocalSamples) -> HistoryState:
     """Train on the valid rows: from the carried network when online, else anew from the least-squares bowl.
 
@@ -95,6 +103,7 @@ def fit_history(recipe: Recipe, online: bool, steps: int, state: HistoryState, s
     return jax.tree.map(lambda a, b: jnp.where(fine, a, b).astype(jnp.asarray(b).dtype), new, blind)
 
 
+@whole_products
 def history_residual(state: HistoryState, point: Float[Array, " r"], field: Float[Array, " r"]) -> Float[Array, " r"]:
     """Field minus direction where the history can tell, else zero.
 

@@ -1,5 +1,7 @@
 """The potential network Phi_theta, its loss and its descent (`eq:nn-proj-loss`)."""
 
+import functools
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,6 +25,17 @@ class Recipe(NamedTuple):
     batch: int
     patience: int
     interval: int
+
+
+def whole_products(function: Callable) -> Callable:
+    """Products of float32 with all its digits: a GPU's own keep ten bits, and training amplifies what they lose."""
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        with jax.default_matmul_precision("highest"):
+            return function(*args, **kwargs)
+
+    return wrapped
 
 
 class PotentialNetwork(eqx.Module):
@@ -57,6 +70,7 @@ class PotentialNetwork(eqx.Module):
         return self.slope @ z + 0.5 * z @ self.curvature @ z + (self.weights[-1] @ hidden + self.biases[-1])[0]
 
 
+@whole_products
 def value_and_gradient(
     network: PotentialNetwork, z: Float[Array, "n d"]
 ) -> tuple[Float[Array, " n"], Float[Array, "n d"]]:
@@ -85,6 +99,7 @@ def optimiser(recipe: Recipe) -> optax.GradientTransformation:
     return optax.adam(recipe.rate)
 
 
+@whole_products
 def descend(recipe: Recipe, network: PotentialNetwork, moments: Any, z, U, w, count: int):
     """`count` steps on all rows from a carried network and optimiser; shapes stay, so it scans and vmaps."""
     adam = optimiser(recipe)

@@ -22,6 +22,7 @@ from hpml.projection.amortised.network import (
     optimiser,
     predict,
     projection_loss,
+    whole_products,
 )
 
 LARGEST_HELD_OUT = 4096  # rows that judge a checkpoint; more would cost more than the training
@@ -108,6 +109,7 @@ def _best_bowl(rows: Rows, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return min([*bowls, (0.0 * bowls[0][0], 0.0 * bowls[0][1])], key=score)
 
 
+@whole_products
 def _train(recipe: Recipe, networks, keys, held, votes, judge, trains, care, z, U, maps):
     """All members from all starts; the networks of the best start and step, and every start's losses.
 
