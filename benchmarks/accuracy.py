@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import pathlib
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # one process a core: threads would fight
@@ -128,6 +129,7 @@ CASES = {
 
 
 RATIO = 1.3  # the most that signal to noise 10 may cost
+FLOORS = ("kernel, measure given", "told the swirl", "told the class")  # the rows of noise_floor.py
 QUIET = {"ball-snr10": "ball-4", "ball-1-snr10": "ball-1", "box-snr10": "box", "gaussian-snr10": "gaussian"}
 
 EXCERPT = {
@@ -139,16 +141,16 @@ EXCERPT = {
     "ten": "Gaussian in ten dimensions, rotation 3",
 }
 
-FLOOR = (
+COST = (
     "A projector that takes the rotation for noise has errors of the rotation's making, to which a tenth more of noise",
     "adds little. The kernel tells the two apart, so that its error without noise is small and its ratio is large.",
-    "",
-    "`python benchmarks/noise_floor.py --seeds 3` measures a floor with n = 1,000. An oracle is told the swirl and",
-    "subtracts it, knows the size of the noise, and chooses length and variance by the true error; it has to fit",
-    "gradients, a quadratic potential plus a squared-exponential one. It makes 1.56 times the kernel's noise-free",
-    "error on the ball with rho = 4, 3.32 times with rho = 1 and 1.18 times on the Gaussian (kernel: 2.84, 4.24 and",
-    "1.91 on the same three seeds). So on the balls 1.3 times the kernel's own error is out of reach for fits of this",
-    "kind, however well swirl and potential are told apart; the kernel's error is 1.3 to 1.8 times the oracle's.",
+)
+FLOOR = (
+    "Is 1.3 times the kernel's noise-free error within reach? `python benchmarks/noise_floor.py` gives the same samples",
+    "to estimators that are told what nobody knows. *told the swirl*: the whole swirl, which is subtracted, the size of",
+    "the noise, and the true error to choose length and variance by. *told the class*: the size of the noise, the whole",
+    "measure, and the prior of the kernel projector with the lengths and sizes that it found without noise. The",
+    "posterior mean is the best of all estimators for fields of this prior; this is its error, on average over them.",
 )
 
 
@@ -167,13 +169,28 @@ class Row(NamedTuple):
     seconds: float
 
 
-def run(case_name: str, count: int, seed: int, projectors: tuple[str, ...]) -> list[Row]:
-    """These projectors on one draw."""
+class Draw(NamedTuple):
+    """One seed's samples of a case, and the exact projection at other points."""
+
+    problem: problems.Problem
+    points: np.ndarray
+    clean: np.ndarray
+    field: np.ndarray
+    test: np.ndarray
+    exact: np.ndarray
+    raw: float
+    affine: float
+    share: float
+
+
+def draw(case_name: str, count: int, seed: int) -> Draw:
+    """The same for every caller."""
     case = CASES[case_name]
     problem = case.problem(seed)
     rng = np.random.default_rng([seed, count])
     points, test = problem.sample(rng, count), problem.sample(rng, 2000)
     field, exact = problem.field(points), problem.direction(test)
+    clean = field
     if case.noise:
         size = np.sqrt(case.noise * (field**2).mean())
         field = field + size * rng.normal(size=(case.estimates, *field.shape))
@@ -181,15 +198,23 @@ def run(case_name: str, count: int, seed: int, projectors: tuple[str, ...]) -> l
     raw = problems.relative_error(problem.field(test), exact)
     affine = problems.affine_error(problem, rng)
     share = problems.exact_nonpotentiality(problem, rng)
+    return Draw(problem, points, clean, field, test, exact, raw, affine, share)
+
+
+def run(case_name: str, count: int, seed: int, projectors: tuple[str, ...]) -> list[Row]:
+    """These projectors on one draw."""
+    case, drawn = CASES[case_name], draw(case_name, count, seed)
+    measure = drawn.problem.measure if case.measure else None
     rows = []
     for name in projectors:
         if name.startswith("graph k") and int(name[8:]) >= count:
             continue
         start = time.perf_counter()
-        p = hpml.project(points, field, PROJECTORS[name](), measure=problem.measure if case.measure else None)
-        error = problems.relative_error(p.at(test), exact)
+        p = hpml.project(drawn.points, drawn.field, PROJECTORS[name](), measure=measure)
+        error = problems.relative_error(p.at(drawn.test), drawn.exact)
         seconds = time.perf_counter() - start
-        rows.append(Row(case_name, count, seed, name, error, raw, affine, p.nonpotentiality, share, seconds))
+        told = (drawn.raw, drawn.affine, p.nonpotentiality, drawn.share)
+        rows.append(Row(case_name, count, seed, name, error, *told, seconds))
     return rows
 
 
@@ -255,6 +280,32 @@ class Noise(NamedTuple):
 
 
 SHOWN = ("kernel", "direct", "neural")
+
+
+def floor_of(means: Means) -> tuple[Table, tuple[str, ...]] | None:
+    """What estimators that are told more reach with noise, and what follows; None where it was not run."""
+    header = ("error with noise / the kernel's without", "n", "kernel", *FLOORS)
+    lines, ratios = [], {}
+    for noisy, quiet in QUIET.items():
+        for n in CASES[noisy].counts:
+            if (noisy, n, FLOORS[-1]) in means:
+                free = means.of(quiet, n, "kernel")
+                errors = {name: means.of(noisy, n, name) for name in ("kernel", *FLOORS)}
+                ratios[noisy, n] = {name: error / free for name, error in errors.items()}
+                cells = [f"{error:.3f} / {free:.3f} = {error / free:.2f}" for error in errors.values()]
+                lines.append((CASES[noisy].title.removesuffix(", signal to noise 10"), str(n), *cells))
+    if not lines:
+        return None
+    out = [row for row in ratios.values() if row["told the class"] > RATIO]
+    beside = [row["kernel, measure given"] / row["told the class"] for row in ratios.values()]
+    words = (
+        f"Even told the class, {len(out)} of {len(lines)} rows are above {RATIO}: there no estimator comes to {RATIO} "
+        "times what the kernel",
+        f"has without noise, on average over fields of this prior. The kernel is within {RATIO} in "
+        f"{sum(row['kernel'] <= RATIO for row in ratios.values())} of the {len(lines) - len(out)} others.",
+        f"Given the measure too, it has {min(beside):.2f} to {max(beside):.2f} times the best estimator's error.",
+    )
+    return Table("What noise leaves to estimators that are told more", header, lines), words
 
 
 def tables_of(means: Means) -> list[Table]:
@@ -349,16 +400,21 @@ def counted(means: Means) -> dict[str, tuple[int, int]]:
 def show(rows: list[Row], console: rich.console.Console) -> None:
     """The tables in a terminal."""
     means = Means(rows)
-    tables, noise = tables_of(means), noise_of(means)
-    for table in [*tables, *([noise_table(noise)] if noise else [])]:
-        drawn = rich.table.Table(title=table.title)
-        for column in table.header:
-            drawn.add_column(column, justify="right")
-        for line in table.rows:
-            drawn.add_row(*line[:-1], line[-1].replace(", ", "\n"))
-        console.print(drawn)
-    for line in targets(tables, noise, counted(means)):
+    tables, noise, floor = tables_of(means), noise_of(means), floor_of(means)
+    for table in [*tables, *([noise_table(noise)] if noise else []), *([floor[0]] if floor else [])]:
+        console.print(drawn_table(table))
+    for line in [*targets(tables, noise, counted(means)), *(floor[1] if floor else ())]:
         console.print(line)
+
+
+def drawn_table(table: Table) -> rich.table.Table:
+    """A table for the terminal."""
+    drawn = rich.table.Table(title=table.title)
+    for column in table.header:
+        drawn.add_column(column, justify="right")
+    for line in table.rows:
+        drawn.add_row(*line[:-1], line[-1].replace(", ", "\n"))
+    return drawn
 
 
 def targets(tables: list[Table], noise: list[Noise], count: dict[str, tuple[int, int]]) -> list[str]:
@@ -416,12 +472,19 @@ def markdown(rows: list[Row], source: pathlib.Path) -> str:
         "",
         *excerpt(means),
     ]
-    for table in [*tables, *([noise_table(noise)] if noise else [])]:
-        lines += ["", f"## {table.title}", "", "| " + " | ".join(table.header) + " |"]
-        lines.append("|" + "---:|" * len(table.header))
-        lines += ["| " + " | ".join(row) + " |" for row in table.rows]
-    lines += ["", *FLOOR, ""]
-    return "\n".join(lines)
+    for table in tables:
+        lines += in_markdown(table)
+    if noise:
+        lines += [*in_markdown(noise_table(noise)), "", *COST]
+    if floor := floor_of(means):
+        lines += [*in_markdown(floor[0], FLOOR), "", *floor[1]]
+    return "\n".join([*lines, ""])
+
+
+def in_markdown(table: Table, words: tuple[str, ...] = ()) -> list[str]:
+    """A table under its title and a few words."""
+    lines = ["", f"## {table.title}", *(["", *words] if words else []), "", "| " + " | ".join(table.header) + " |"]
+    return [*lines, "|" + "---:|" * len(table.header), *("| " + " | ".join(row) + " |" for row in table.rows)]
 
 
 def main() -> None:
@@ -443,19 +506,26 @@ def main() -> None:
     kept = load(arguments.out) if arguments.out and arguments.out.exists() else []
     if not set(PROJECTORS) <= {row.projector for row in kept} | set(arguments.projectors):
         parser.error("the tables compare projectors: with --projectors, give an --out file that has the others' rows.")
-    jobs = [(c, n, s) for c in arguments.only for n in CASES[c].counts for s in range(arguments.seeds)]
-    jobs.sort(key=lambda job: -job[1])  # the large ones first, so that none is left alone at the end
+    names = tuple(arguments.projectors)
+    jobs = [(c, n, s, names) for c in arguments.only for n in CASES[c].counts for s in range(arguments.seeds)]
+    show(collect(run, jobs, kept, arguments.processes, arguments.out), rich.console.Console(width=140))
+
+
+def collect(
+    task: Callable[..., list[Row]], jobs: list[tuple], kept: list[Row], processes: int, out: pathlib.Path | None
+) -> list[Row]:
+    """The rows of `task` on all jobs, (case, n, seed, ...), in place of their old ones among the kept."""
     rows = {row[:4]: row for row in kept}
+    jobs = sorted(jobs, key=lambda job: -job[1])  # the large ones first, so that none is left alone at the end
     context = multiprocessing.get_context("spawn")
-    console = rich.console.Console(width=140)
-    with concurrent.futures.ProcessPoolExecutor(arguments.processes, mp_context=context) as pool:
-        futures = [pool.submit(run, *job, tuple(arguments.projectors)) for job in jobs]
+    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:
+        futures = [pool.submit(task, *job) for job in jobs]
         done = concurrent.futures.as_completed(futures)
-        for future in rich.progress.track(done, total=len(futures), console=console, description="projecting"):
+        for future in rich.progress.track(done, total=len(futures), description="projecting"):
             rows |= {row[:4]: row for row in future.result()}
-            if arguments.out:
-                save(list(rows.values()), arguments.out)
-    show(list(rows.values()), console)
+            if out:
+                save(list(rows.values()), out)
+    return list(rows.values())
 
 
 def save(rows: list[Row], path: pathlib.Path) -> None:
@@ -465,7 +535,7 @@ def save(rows: list[Row], path: pathlib.Path) -> None:
     with partial.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(Row._fields)
-        cases, names = list(CASES), list(PROJECTORS)
+        cases, names = list(CASES), [*PROJECTORS, *FLOORS]
         writer.writerows(sorted(rows, key=lambda r: (cases.index(r.case), r.count, r.seed, names.index(r.projector))))
     partial.replace(path)
 

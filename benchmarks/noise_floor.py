@@ -1,6 +1,6 @@
 """What noise leaves to estimators that are told more than anybody knows: is 1.3 times the noise-free error in reach?
 
-    python benchmarks/noise_floor.py [--seeds 5] [--counts 200 1000]
+    python benchmarks/noise_floor.py [--seeds 20] [--processes 2] [--out FILE]
 
 *told the swirl*: an oracle subtracts the whole swirl, knows the size of the noise, and chooses length and variance by
 the true error; it has to fit gradients, a quadratic potential with a wide prior plus a squared-exponential one. Any
@@ -11,36 +11,31 @@ with the lengths and sizes that it found without noise, when it is told these, t
 measure. The posterior mean is the best of all estimators there, and its error is the posterior's covariance of
 G = P + (the projection of D), computed without any draw.
 
-Beside them stand the kernel projector's errors without noise, with it, and with it where the measure is given, on the
-same points and held-out points; ratios are to its noise-free error.
+The samples are those of accuracy.py with signal to noise 10, whose rows of the kernel stand beside: FILE is its file
+(benchmarks/results/accuracy.csv), and gets these rows too. *kernel, measure given* is the kernel projector where it is
+told the measure.
 """
 
 import argparse
+import pathlib
+import time
 
+import accuracy
 import jax
 import numpy as np
 import problems
 import rich.console
-import rich.table
 import scipy.linalg
 
 import hpml
 from hpml.projection.smooth.gradients import potentials
 from hpml.projection.smooth.pair import apply_pair, condition
 
-NOISE = 0.1  # of the field's energy
-CASES = {
-    "3-D ball, rho = 4": lambda seed: problems.ball(3, 4.0, seed),
-    "3-D ball, rho = 1": lambda seed: problems.ball(3, 1.0, seed),
-    "2-D box, rho = 2": lambda seed: problems.box(2.0, seed),
-    "Gaussian (3, 1, 1), rho = 1": lambda seed: problems.gaussian((3.0, 1.0, 1.0), 1.0, seed),
-}
 LENGTHS = (0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
 VARIANCES = (0.01, 0.1, 1.0, 10.0)  # of the fitted gradients, in units of the exact direction's
 DIFFUSE = 100.0  # the quadratic potential's, likewise
 MEASURE = 4000  # points that stand for the measure, and half the waves of the potentials that D is projected onto
 WAVES = 64
-COMPARED = ("kernel", "kernel, measure given", "told the swirl", "told the class")
 
 
 def covariance(x: np.ndarray, y: np.ndarray, length: float) -> np.ndarray:
@@ -96,36 +91,48 @@ def bayes(fit, x: np.ndarray, noise: float, measure: np.ndarray, at: np.ndarray,
     return float(np.sqrt(variance.mean() * scaling.size**2 / np.mean(exact**2)))
 
 
+def run(case: str, count: int, seed: int) -> list[accuracy.Row]:
+    """The kernel told the measure, the oracle, and what the best estimator told the class expects."""
+    drawn = accuracy.draw(case, count, seed)
+    x, at, exact = drawn.points, drawn.test, drawn.exact
+    noise = accuracy.CASES[case].noise * np.mean(drawn.clean**2)
+
+    def told_measure() -> float:
+        p = hpml.project(x, drawn.field, measure=drawn.problem.measure)
+        return problems.relative_error(p.at(at), exact)
+
+    def told_swirl() -> float:
+        return oracle(x, drawn.problem.direction(x) + drawn.field - drawn.clean, noise, at, exact)
+
+    def told_class() -> float:
+        fit = hpml.project(x, drawn.clean, hpml.KernelProjector(method="smooth")).fit
+        measure = drawn.problem.sample(np.random.default_rng([seed, count, 1]), MEASURE)
+        return bayes(fit, x, noise, measure, at, exact)
+
+    rows = []
+    for name, error in zip(accuracy.FLOORS, (told_measure, told_swirl, told_class), strict=True):
+        start = time.perf_counter()
+        found = (error(), drawn.raw, drawn.affine, float("nan"), drawn.share)
+        rows.append(accuracy.Row(case, count, seed, name, *found, time.perf_counter() - start))
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--counts", type=int, nargs="+", default=[200, 1000])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("benchmarks/results/accuracy.csv"))
     options = parser.parse_args()
-    table = rich.table.Table(title=f"error at signal to noise 10, {options.seeds} seeds")
-    for column in ("case", "n", "kernel, noise-free", *COMPARED):
-        table.add_column(column, justify="left" if column == "case" else "right")
-    for name, make in CASES.items():
-        for count in options.counts:
-            errors = np.mean([row(make(seed), seed, count) for seed in range(options.seeds)], 0)
-            ratios = [f"{error:.3f}, ratio {error / errors[0]:.2f}" for error in errors[1:]]
-            table.add_row(name, str(count), f"{errors[0]:.3f}", *ratios)
-    rich.console.Console(width=140).print(table)
-
-
-def row(problem: problems.Problem, seed: int, count: int) -> list[float]:
-    """Errors of the kernel (no noise, noise, noise and a measure), of the oracle, and of the best one can expect."""
-    rng = np.random.default_rng([seed, count])  # the draws of accuracy.py
-    x, at = problem.sample(rng, count), problem.sample(rng, 2000)
-    field, exact = problem.field(x), problem.direction(at)
-    noise = NOISE * np.mean(field**2)
-    shaken = noise**0.5 * rng.normal(size=x.shape)
-    free, *noisy = (
-        hpml.project(x, values, hpml.KernelProjector(method="smooth"), measure=measure)
-        for values, measure in ((field, None), (field + shaken, None), (field + shaken, problem.measure))
-    )
-    errors = [problems.relative_error(np.asarray(p.at(at)), exact) for p in (free, *noisy)]
-    told = oracle(x, problem.direction(x) + shaken, noise, at, exact)
-    return [*errors, told, bayes(free.fit, x, noise, problem.sample(rng, MEASURE), at, exact)]
+    if not options.out.exists():
+        parser.error(f"{options.out} is not there: run accuracy.py --out {options.out} first, whose rows stand beside.")
+    jobs = [(case, n, s) for case in accuracy.QUIET for n in accuracy.CASES[case].counts for s in range(options.seeds)]
+    rows = accuracy.collect(run, jobs, accuracy.load(options.out), options.processes, options.out)
+    found = accuracy.floor_of(accuracy.Means(rows))
+    assert found is not None
+    console = rich.console.Console(width=140)
+    console.print(accuracy.drawn_table(found[0]))
+    for line in found[1]:
+        console.print(line)
 
 
 if __name__ == "__main__":
