@@ -146,11 +146,12 @@ COST = (
     "adds little. The kernel tells the two apart, so that its error without noise is small and its ratio is large.",
 )
 FLOOR = (
-    "Is 1.3 times the kernel's noise-free error within reach? `python benchmarks/noise_floor.py` gives the same samples",
-    "to estimators that are told what nobody knows. *told the swirl*: the whole swirl, which is subtracted, the size of",
-    "the noise, and the true error to choose length and variance by. *told the class*: the size of the noise, the whole",
-    "measure, and the prior of the kernel projector with the lengths and sizes that it found without noise. The",
-    "posterior mean is the best of all estimators for fields of this prior; this is its error, on average over them.",
+    "Is 1.3 times the kernel's noise-free error within reach? `python benchmarks/noise_floor.py` gives the same",
+    "samples to estimators that are told what nobody knows. *told the swirl*: the whole swirl, which is subtracted,",
+    "the size of the noise, and the true error to choose length and variance by. *told the class*: the size of the",
+    "noise, the whole measure, and the prior of the kernel projector with the lengths and sizes that it found",
+    "without noise. The posterior mean is the best of all estimators for fields of this prior; this is its error, on",
+    "average over them.",
 )
 
 
