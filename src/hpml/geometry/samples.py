@@ -18,6 +18,7 @@ from hpml.geometry.metric import Euclidean, Metric
 
 # Squares of anything smaller or larger leave the range of float64.
 SMALL, LARGE = 1e-140, 1e140
+FAINT = 1e-15  # share of the largest weight below which a sample counts for nothing: sums would not see it
 
 Sampler: TypeAlias = Callable[[Any, int], Array]
 Measure: TypeAlias = Domain | Sampler | None
@@ -27,8 +28,9 @@ class Samples(eqx.Module):
     """Distinct points x^i with the mean F_i of the field estimates there.
 
     - `weights` sum to one and say how much of the measure each point carries.
-    - `replicates` counts the estimates behind each F_i.
-    - `noise` is E|F_i - F(x^i)|_M^2, the energy of the noise that is left in the means; None without replicates.
+    - `replicates` counts the different estimates behind each F_i: a copy of one, a row that was logged twice, is none.
+    - `noise` is E|F_i - F(x^i)|_M^2, the energy of the noise that is left in the means; None without replicates, and 0
+      where every point has copies alone.
     - `halves` are two independent estimates where the caller gave them.
     - `rows` maps each given sample to its distinct point.
     - `ambient` is the dimension that the points really live in, larger than d inside a chart.
@@ -52,6 +54,11 @@ class Samples(eqx.Module):
     def dimension(self) -> int:
         """The number d of coordinates."""
         return self.points.shape[1]
+
+    @property
+    def inflation(self) -> Float[Array, " n"]:
+        """How much more noise each mean has in its variance than one of as many estimates as there are on average."""
+        return self.replicates.mean() / self.replicates
 
     def take(self, index: np.ndarray) -> "Samples":
         """The samples at some rows, their weights scaled to sum to one."""
@@ -95,14 +102,14 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
         raise ValueError("weights are all zero: at least two points must count.")
     w = w / w.max()  # before the sum, which huge weights would overflow
     w = w / w.sum()
-    keep = w >= np.finfo(float).tiny  # less counts for nothing, and its quotients would not be numbers
+    keep = w >= FAINT * w.max()
     rows = np.full(n, -1)
     estimates = F if F.ndim == 3 else F[None]
     X, estimates, w = X[keep], estimates[:, keep], w[keep]
 
-    _, first, inverse, counts = np.unique(X, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    _, first, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)  # of first appearance, as the caller gave them
-    distinct, counts = X[first[order]], counts[order]
+    distinct = X[first[order]]
     inverse = np.argsort(order)[inverse.reshape(-1)]
     if len(distinct) < 2:
         raise ValueError(
@@ -117,24 +124,34 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
         return total / share[:, None]
 
     halves = np.stack([average(values) for values in estimates])
-    mean = halves.mean(0)
-    replicates = counts * len(estimates)
-
-    noise = None
-    freedom = int((replicates - 1).sum())
-    if freedom > 0:
-        # Pooled variance of one estimate around its point's mean; the mean of r equal estimates keeps 1/r of it.
-        plain = np.zeros_like(distinct)
-        np.add.at(plain, inverse, estimates.mean(0))
-        plain /= counts[:, None]
-        spread = estimates - plain[inverse]
-        energy = sum(np.sum(np.asarray(metric.inner(s, s, X))) for s in spread)
-        kept = np.bincount(inverse, w**2) / share**2 / len(estimates)
-        noise = float(np.sum(share * kept) * energy / freedom)
+    replicates, noise = np.ones(len(distinct)), None
+    if len(distinct) < estimates.shape[0] * estimates.shape[1]:
+        place, single = np.tile(inverse, len(estimates)), np.tile(w, len(estimates)) / len(estimates)
+        replicates, noise = _pooled(distinct, place, estimates.reshape(-1, d), single, metric)
     rows[keep] = inverse
-    return Samples(
-        distinct, mean, share, replicates.astype(float), noise, halves if len(halves) == 2 else None, rows, d
-    )
+    return Samples(distinct, halves.mean(0), share, replicates, noise, halves if len(halves) == 2 else None, rows, d)
+
+
+def _pooled(
+    points: np.ndarray, place: np.ndarray, estimates: np.ndarray, weights: np.ndarray, metric: Metric
+) -> tuple[np.ndarray, float | None]:
+    """How many different estimates each point has, and the energy of the noise left in their weighted means."""
+    keyed = np.column_stack([place, estimates])
+    _, first, same = np.unique(keyed, axis=0, return_index=True, return_inverse=True)
+    place, estimates, weights = place[first], estimates[first], np.bincount(same.reshape(-1), weights)
+    replicates = np.bincount(place).astype(float)
+    freedom = float((replicates - 1).sum())
+    if freedom == 0:
+        copied = np.bincount(keyed[:, 0].astype(int)).min() > 1
+        return replicates, 0.0 if copied else None
+    # Pooled variance of one estimate around its point's mean; the mean of r equal estimates keeps 1/r of it.
+    plain = np.zeros_like(points)
+    np.add.at(plain, place, estimates)
+    spread = estimates - (plain / replicates[:, None])[place]
+    energy = np.sum(np.asarray(metric.inner(spread, spread, points[place])))
+    share = np.bincount(place, weights)
+    kept = np.bincount(place, weights**2) / share**2
+    return replicates, float(np.sum(share * kept) * energy / freedom)
 
 
 def _check_size(values: np.ndarray, name: str) -> None:

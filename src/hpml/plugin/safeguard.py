@@ -30,5 +30,6 @@ def angle_between(energy: Scalar, along: Scalar, change: Scalar) -> Scalar:
     """The angle in radians between F and F + u."""
     # Two roots: the product of two energies leaves float32's range.
     length = jnp.sqrt(energy) * jnp.sqrt(jnp.maximum(energy + 2.0 * along + change, 0.0))
-    cosine = jnp.where(length > 0, (energy + along) / jnp.where(length > 0, length, 1.0), 1.0)
+    known = (length > 0) & jnp.isfinite(length)
+    cosine = jnp.where(known, (energy + along) / jnp.where(known, length, 1.0), 1.0)
     return jnp.arccos(jnp.clip(cosine, -1.0, 1.0))

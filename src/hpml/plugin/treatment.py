@@ -175,7 +175,7 @@ class Treatment(NamedTuple):
     def adjust(
         self, turn: Any, grads: Tree, gap: Any, state: HodgeState, params: Tree, field_fn: Any, metric: Leaves
     ) -> tuple[Tree, Diagnostics]:
-        """The change strength A F, and what was seen."""
+        """The change strength A F, and what was seen; no change where the field or its Jacobian is not a number."""
         old = state.diagnostics
 
         def look() -> tuple[Tree, Diagnostics]:
@@ -192,7 +192,10 @@ class Treatment(NamedTuple):
                 noise=noise,
                 energy=_single(energy),
             )
-            return jax.tree.map(lambda u, x: (self.strength * u).astype(buffer_dtype(x)), rotated, params), seen
+            fine = jnp.isfinite(whole) & jnp.isfinite(energy)
+            seen = jax.tree.map(lambda new, before: jnp.where(fine, new, before), seen, old)
+            change = lambda u, x: jnp.where(fine, self.strength * u, 0.0).astype(buffer_dtype(x))  # noqa: E731
+            return jax.tree.map(change, rotated, params), seen
 
         return when(turn, look, lambda: (state.change, old))
 

@@ -118,10 +118,11 @@ def _spread(squares: np.ndarray) -> float:
 
 def _tree(squares: np.ndarray) -> csr_array:
     """The minimum spanning tree; squared lengths have the same one."""
-    # An exact zero would be read as no edge; distinct points may still round to distance zero.
-    lengths = np.sqrt(np.maximum(squares, 1e-300))
-    np.fill_diagonal(lengths, 0.0)
-    return csr_array(minimum_spanning_tree(lengths))
+    # Named edge by edge: in a dense matrix SciPy takes what is below some 1e-8 for no edge. The order alone counts, so
+    # ranks stand for lengths, and points that round to distance zero are still neighbours.
+    i, j = np.triu_indices(len(squares), 1)
+    ranks = 1.0 + np.unique(squares[i, j], return_inverse=True)[1].reshape(-1)
+    return csr_array(minimum_spanning_tree(csr_array((ranks, (i, j)), shape=squares.shape)))
 
 
 def _hops(tree: csr_array, source: int) -> np.ndarray:

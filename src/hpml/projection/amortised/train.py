@@ -171,7 +171,8 @@ def _train(recipe: Recipe, networks, keys, held, votes, judge, trains, care, z, 
         better = (losses[ahead] < best_loss) & (judge @ gain > care * error)
         best = jax.tree.map(lambda new, old: jnp.where(better, new[ahead], old), trained[1], best)
         best_loss = jnp.where(better, losses[ahead], best_loss)
-        return count + 1, jnp.where(better, 0, waited + 1), trained, best, best_loss, history.at[count].set(losses)
+        history = history.at[count].set(losses.astype(history.dtype))
+        return count + 1, jnp.where(better, 0, waited + 1), trained, best, best_loss, history
 
     def going(carry):
         return (carry[0] < rounds) & (carry[1] < recipe.patience)

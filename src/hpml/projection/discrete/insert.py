@@ -22,6 +22,7 @@ class Insertion:
 
     index: Int[Array, "q k"]
     steps: Float[Array, "q k d"]  # x_j - x
+    whitened: Float[Array, "q k d"]  # the same where M at x is I
     weights: Float[Array, "q k"]
     distance: Float[Array, "q k"]
 
@@ -34,15 +35,16 @@ def insert_points(
     index, distance = np.empty_like(found.index), np.empty_like(found.distance)
     index[found.rows], distance[found.rows] = found.index, found.distance
     steps = points[index] - queries[:, None]
-    return Insertion(index, steps, edge_weights(distance, weighting), distance)
+    whitened = np.asarray(metric.whiten(steps, np.broadcast_to(queries[:, None], steps.shape)))
+    return Insertion(index, steps, whitened, edge_weights(distance, weighting), distance)
 
 
 def interpolation_weights(new: Insertion, ridge: float) -> Float[Array, "q k"]:
     """l with c = sum_j l_j y_j, the affine fit's value at the new point; the ridge falls on its gradient."""
     p = new.weights / new.weights.sum(1, keepdims=True)
-    mean = np.einsum("qk,qkd->qd", p, new.steps)
+    mean = np.einsum("qk,qkd->qd", p, new.whitened)
     root = np.sqrt(p)
-    Z = (new.steps - mean[:, None]) * root[..., None]
+    Z = (new.whitened - mean[:, None]) * root[..., None]
     # p sums to one where the graph's weights do not: the same share of ridge.
     shrink = ridge / new.weights.sum(1)
     k, d = Z.shape[1:]
@@ -56,7 +58,7 @@ def interpolation_weights(new: Insertion, ridge: float) -> Float[Array, "q k"]:
 
 
 def fit_gradient(new: Insertion, values: Float[Array, "q k"], ridge: float) -> Float[Array, "q d"]:
-    """h of the affine fit to the neighbours' values."""
+    """h of the affine fit to the neighbours' values, where M is I."""
     p = new.weights / new.weights.sum(1, keepdims=True)
-    steps = new.steps - np.einsum("qk,qkd->qd", p, new.steps)[:, None]
+    steps = new.whitened - np.einsum("qk,qkd->qd", p, new.whitened)[:, None]
     return fit_covector(steps, values - (p * values).sum(1, keepdims=True), new.weights, ridge)

@@ -1,6 +1,7 @@
 """From edge values back to vectors: a least-squares covector at each node (`eq:lifting_ls_h`, `eq:lifting_metric`).
 
-The covector h of a neighbourhood minimises sum_j w_j (<h, dx_j> - y_j)^2 + ridge |h|^2. With Z the rows w_j^1/2 dx_j
+The covector h of a neighbourhood minimises sum_j w_j (<h, dx_j> - y_j)^2 + ridge |h|^2, in coordinates in which M is I,
+so that neither unit nor axes of the metric count. With Z the rows w_j^1/2 dx_j
 and v = w^1/2 y, the primal form solves (Z^T Z + ridge I) h = Z^T v, d equations; the dual form is
 h = Z^T (Z Z^T + ridge I)^-1 v, as many equations as neighbours (Woodbury). They agree up to rounding. With no ridge, a
 neighbourhood that does not span the space gives the smallest h.
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from jaxtyping import Float
 
 from hpml.geometry.arrays import Array
+from hpml.geometry.metric import Euclidean, Metric
 from hpml.projection.discrete.chunks import in_chunks
 from hpml.projection.discrete.graph import SampleGraph
 from hpml.projection.discrete.scale import power_of_two
@@ -25,13 +27,16 @@ def lift_flow(
     flow: Float[Array, " m"],
     ridge: float = 0.0,
     form: str | None = None,
+    metric: Metric | None = None,
 ) -> Float[Array, "n d"]:
-    """The covector h^i at each node that fits an edge flow on the node's edges (`eq:lifting_ls_h`).
+    """The vector M^-1 h^i at each node whose covector h^i fits an edge flow on the node's edges (`eq:lifting_metric`).
 
     A potential is lifted as its flow B phi. Turning an edge around changes the sign of both dx and its value, so each
-    edge enters the fits at its two ends in the same way. `Metric.raise_index` makes a vector of h.
+    edge enters the fits at its two ends in the same way.
     """
-    X = np.asarray(points)
+    metric = Euclidean() if metric is None else metric
+    given = np.asarray(points)
+    X = np.asarray(metric.whiten(given)) if metric.constant else given
     tail, head = (np.ascontiguousarray(end) for end in np.asarray(graph.edges).T)
     m, n, d = len(tail), graph.count, X.shape[1]
     out = np.zeros((n, d))
@@ -49,10 +54,12 @@ def lift_flow(
             some = nodes[piece]
             e = incident.indices[incident.indptr[some][:, None] + np.arange(size)]
             step = X.take(head.take(e), 0) - X.take(tail.take(e), 0)
+            if not metric.constant:
+                step = np.asarray(metric.whiten(step, np.broadcast_to(given[some][:, None], step.shape)))
             out[some] = fit_covector(step, flow.take(e), graph.weights.take(e), ridge, form)
 
         in_chunks(fit, len(nodes), max(1, ENTRIES // (int(size) * d)))
-    return out
+    return np.asarray(metric.unwhiten(out, given))
 
 
 def fit_covector(

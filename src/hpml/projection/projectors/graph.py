@@ -98,7 +98,7 @@ class GraphFit(Fit):
         near = replace(new, weights=new.weights * (labels == labels[:, :1]))  # components have their own constants
         values = phi[new.index]
         if self.lift == "potential":
-            direction = np.asarray(self.metric.raise_index(fit_gradient(near, values, self.ridge), Q))
+            direction = np.asarray(self.metric.unwhiten(fit_gradient(near, values, self.ridge), Q))
             potential = (interpolation_weights(near, self.ridge) * values).sum(1)
         else:
             direction = np.einsum("qk,qkd->qd", interpolation_weights(new, self.ridge), self.node_direction[new.index])
@@ -171,8 +171,9 @@ class GraphProjector(Projector):
         solution = solve_poisson(graph, omega := edge_flow(graph, X, F, metric), self.solver)
         phi = mean_zero(solution.potential, samples.weights, graph.labels)
         flow = split_flow(graph, omega, phi)
-        lifted = lift_flow(graph, X, flow.cyclic if self.lift == "residual" else flow.potential, self.ridge)
-        lifted = np.asarray(metric.raise_index(lifted, X))
+        lifted = lift_flow(
+            graph, X, flow.cyclic if self.lift == "residual" else flow.potential, self.ridge, metric=metric
+        )
         direction = F - lifted if self.lift == "residual" else lifted
         energy = _energy(samples, metric, graph, flow, solution.solver)
         return GraphFit(

@@ -240,8 +240,11 @@ class KernelProjector(Projector):
 
     def _fit(self, samples, metric, measure, key, scaling, many) -> KernelFit | DualKernelFit:
         x, f = scaling.points(samples.points), scaling.vectors(samples.field)
-        inflation = samples.replicates.mean() / samples.replicates
-        known = None if samples.noise is None else samples.noise / samples.dimension / scaling.size**2
+        inflation = samples.inflation
+        known = None
+        if samples.noise is not None:
+            freedom = float((samples.replicates - 1).sum()) * samples.dimension
+            known = samples.noise / samples.dimension / scaling.size**2 / float(samples.weights @ inflation), freedom
         regress = self._regressor(samples, metric, scaling)
 
         posterior, left_out = None, np.inf
@@ -349,8 +352,11 @@ class KernelProjector(Projector):
             np.sum(samples.weights * np.asarray(metric.inner(samples.field, samples.field, samples.points)))
         )
         noise = samples.noise
-        if noise is None:
-            noise = 0.0 if posterior is None else float(posterior.hyper.noise) * samples.dimension * scaling.size**2
+        if posterior is not None and (noise is None or (noise > 0 and samples.halves is None)):
+            # Within what the replicates leave open the fit has decided: a few of them say little.
+            noise = float(posterior.hyper.noise) * samples.dimension * scaling.size**2
+            noise *= float(samples.weights @ samples.inflation)
+        noise = noise or 0.0
         noise = min(noise, observed)
         if samples.halves is not None and (measure is None or posterior is None):
             # Two independent estimates: the noise drops out of the product of their residuals.

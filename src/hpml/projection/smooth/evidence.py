@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg.lapack
 import scipy.optimize
 import scipy.spatial
+import scipy.stats
 
 from hpml.projection.smooth.pair import Hyper, log_system, pull_back
 
@@ -22,14 +23,22 @@ MORE = 2
 # Numbers of the field for the last search, above three coordinates: error .40 to .32 with d = 10, n = 256, and .12 to
 # .08 with d = 6, n = 300, in two seconds. In three it is .052 to .045 with n = 1,000, for three times the time.
 FINE, FEW = 1600, 3
+SURE = 1e-3  # chance that a noise known from replicates is outside its bounds
 
 
 def fit_hyper(
-    points: np.ndarray, field: np.ndarray, inflation: np.ndarray, ambient: int, noise: float | None, subset: int
+    points: np.ndarray,
+    field: np.ndarray,
+    inflation: np.ndarray,
+    ambient: int,
+    noise: tuple[float, float] | None,
+    subset: int,
 ) -> Hyper:
-    """Hyperparameters by marginal likelihood, from `subset` of the samples; a known noise is kept as it is.
+    """Hyperparameters by marginal likelihood, from `subset` of the samples.
 
-    `inflation` scales the noise variance of each sample (fewer replicates, more noise). The samples come shuffled.
+    - `noise`: its variance as replicates have it, and how many free numbers that is from: few say little, and the
+      samples decide within what they leave open. None without replicates.
+    - `inflation` scales the noise variance of each sample (fewer replicates, more noise). The samples come shuffled.
     """
     lower, upper = np.log(np.array(LOWER)), np.log(np.array(UPPER))
     # A field that turns within the gap between samples cannot be told from noise, and would soak it up.
@@ -37,7 +46,9 @@ def fit_hyper(
     shrink = (min(len(points), MORE * subset) / len(points)) ** (1.0 / points.shape[1])
     lower[:2] = np.log(np.clip(1.5 * gap * shrink, LOWER.length_gradient, 1.0))
     if noise is not None:
-        lower[-1] = upper[-1] = np.log(np.clip(noise, LOWER.noise, UPPER.noise))
+        variance, freedom = noise
+        open_to = scipy.stats.chi2.ppf([1 - SURE / 2, SURE / 2], freedom) / freedom if freedom > 0 else np.ones(2)
+        lower[-1], upper[-1] = np.log(np.clip(variance / np.maximum(open_to, 1e-9), LOWER.noise, UPPER.noise))
 
     def best(m: int, *starts: Hyper) -> Hyper:
         data = points[:m], field[:m], inflation[:m]

@@ -20,10 +20,9 @@ from jaxtyping import Float
 from hpml.geometry.arrays import Array
 
 PENALTIES = np.logspace(-7, 3, 21)
-# Standard errors by which the left-out field must go along with a gradient. Asking this of the gain in the loss, which
-# counts the gradient's own error, rejected true gradients: error .143 and .111 on a box with noise, n = 1,000, and .287
-# and .237 with n = 250. Balls, where there is none, had at most 1.8 in 120 fits, the rejected gradients 2.5 to 3.6.
-SIGNIFICANCE = 2.0
+# Standard errors by which the left-out field must go along with a gradient: chance alone does once in twenty. Asking it
+# of the gain in the loss, which counts the gradient's own error, rejected more true gradients on a box with noise.
+SIGNIFICANCE = 1.645
 SETTLE = 8  # numbers of the field for each quadratic potential; fewer settled none of them with 40 points, d = 36
 FEW = 528  # quadratic potentials, of 32 coordinates, that are tried with any number of points
 NUMBERS = 1 << 25  # at most this many feature values at a time, 256 MB
@@ -221,7 +220,10 @@ def regress_gradients(
             there = np.einsum("nij,nj->ni", factors[rows], there)
         agreement[rows] = (target[rows] * there).sum(1)
     mean = weights @ agreement
-    found_something = mean > SIGNIFICANCE * np.sqrt(weights**2 @ (agreement - mean) ** 2)
+    # Where there is no gradient, the agreement is a sum over pairs of rows, each of which counts for both: twice the
+    # variance of a sum over rows. Every row is compared with the mean of the others, so that a heavy one proves nothing.
+    apart = (agreement - mean) / np.maximum(1.0 - weights, 1e-12)
+    found_something = mean > SIGNIFICANCE * np.sqrt(2.0 * weights**2 @ apart**2)
     loss = loss if found_something else zero
     inverse = np.linalg.inv(system)
     # Where the answer is nothing, the candidate that lost still says how far off nothing may be.
