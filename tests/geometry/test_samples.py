@@ -69,6 +69,35 @@ def test_the_noise_estimate_is_unbiased(way):
     np.testing.assert_allclose(np.mean(said), np.mean(truth), rtol=0.04)
 
 
+@pytest.mark.parametrize("estimates", [1, 2])
+def test_a_row_that_was_logged_twice_is_no_replicate(estimates):
+    rng = np.random.default_rng(0)
+    X, F = rng.normal(size=(9, 2)), rng.normal(size=(estimates, 9, 2))
+    plain = gather_samples(X, F if estimates == 2 else F[0])
+    rows = [0, 1, 2, 3, 4, 5, 6, 7, 8, 3, 3]
+    again = gather_samples(X[rows], F[:, rows] if estimates == 2 else F[0, rows])
+    np.testing.assert_array_equal(again.replicates, np.full(9, estimates))
+    np.testing.assert_allclose(again.field, plain.field, atol=1e-15)
+    np.testing.assert_allclose(again.weights[3], 3 / 11)
+    if estimates == 1:
+        assert again.noise is None
+        return
+    weighted = gather_samples(X, F, [1, 1, 1, 3, 1, 1, 1, 1, 1])
+    np.testing.assert_allclose(again.noise, weighted.noise, rtol=1e-12)
+
+
+def test_copies_at_every_point_have_no_noise():
+    X = np.random.default_rng(0).normal(size=(5, 2))
+    for samples in (gather_samples(X, np.stack([X, X])), gather_samples(np.tile(X, (2, 1)), np.tile(X, (2, 1)))):
+        assert samples.noise == 0.0
+        np.testing.assert_array_equal(samples.replicates, np.ones(5))
+
+
+def test_weights_that_sums_do_not_see_count_for_nothing():
+    X = np.arange(8.0).reshape(4, 2)
+    np.testing.assert_array_equal(gather_samples(X, X, [1.0, 1e-20, 1e-3, 1e-14]).rows, [0, -1, 1, 2])
+
+
 def test_two_estimates_are_kept_and_averaged():
     rng = np.random.default_rng(0)
     X, F = rng.normal(size=(6, 3)), rng.normal(size=(2, 6, 3))
@@ -94,6 +123,8 @@ def test_measures_are_the_samples_a_domain_or_a_sampler():
         np.testing.assert_array_equal(points, again)
     with pytest.raises(ValueError, match="dimension"):
         draw_measure(Ball(np.zeros(3)), samples, None, 10)
+    with pytest.raises(ValueError, match="key, count"):
+        draw_measure(lambda: 0, samples, None, 10)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float16, np.float32, bool, jnp.bfloat16])

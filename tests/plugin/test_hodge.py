@@ -252,6 +252,25 @@ def test_nothing_is_ever_nan(residual, projector):
         assert all(np.isfinite(np.asarray(value)).all() for value in state.diagnostics)
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_an_adjustment_that_is_no_number_is_none(every):
+    """Where the field's Jacobian is infinite, and after a gradient that was not a number."""
+    params = {"a": jnp.array([0.0, 1.0]), "b": jnp.array([1.0, 2.0])}
+    transformation = hodge_projection(residual="adjust", every=every)
+    root = lambda p: {"a": jnp.sqrt(jnp.abs(p["a"])) + p["b"], "b": -p["a"]}  # noqa: E731
+    changed, state = transformation.update(root(params), transformation.init(params), params, field_fn=root)
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), changed, root(params)))
+    assert all(np.isfinite(np.asarray(value)).all() for value in state.diagnostics)
+
+    turn = lambda p: {"a": p["b"], "b": -p["a"]}  # noqa: E731
+    none = jax.tree.map(lambda leaf: leaf * jnp.nan, params)
+    state = transformation.update(none, transformation.init(params), params, field_fn=turn)[1]
+    for _ in range(every):
+        changed, state = transformation.update(turn(params), state, params, field_fn=turn)
+        assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(changed))
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a != b).any()), changed, turn(params)))
+
+
 @pytest.mark.parametrize(
     ("options", "slopes"),
     [

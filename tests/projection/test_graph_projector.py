@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import hpml
 from hpml.geometry.domain import Box
-from hpml.geometry.metric import Dense, Diagonal, Euclidean, Shahshahani
+from hpml.geometry.metric import Dense, Diagonal, Euclidean, Shahshahani, Varying
 from hpml.geometry.samples import gather_samples
 from hpml.projection.projector import LocalSamples
 from hpml.projection.projectors.graph import GraphProjector
@@ -159,12 +159,23 @@ def test_whitening_the_space_changes_nothing():
     # With M = W^T W the problem in coordinates W x is Euclidean, and its answer is W g.
     rng = np.random.default_rng(4)
     X, F, A = rng.normal(size=(120, 3)), rng.normal(size=(120, 3)), rng.normal(size=(3, 3))
-    metric = Dense(A @ A.T + 0.5 * np.eye(3))
-    projector = GraphProjector(neighbours=6, ridge=0.0)
-    inside = fit(projector, metric.whiten(X), metric.whiten(F))
-    outside = fit(projector, X, F, metric)
-    np.testing.assert_allclose(outside.at_samples()[0], inside.at_samples()[0], atol=1e-9)
-    np.testing.assert_allclose(metric.whiten(outside.at_samples()[1]), inside.at_samples()[1], atol=1e-7)
+    dense, Q = Dense(A @ A.T + 0.5 * np.eye(3)), rng.normal(size=(20, 3))
+    for metric in (dense, Varying(lambda x: dense)):
+        for projector in (GraphProjector(), GraphProjector(neighbours=6, ridge=0.0), GraphProjector.paper()):
+            inside = fit(projector, dense.whiten(X), dense.whiten(F))
+            outside = fit(projector, X, F, metric)
+            np.testing.assert_allclose(outside.at_samples()[0], inside.at_samples()[0], atol=1e-9)
+            np.testing.assert_allclose(dense.whiten(outside.at_samples()[1]), inside.at_samples()[1], atol=1e-7)
+            np.testing.assert_allclose(dense.whiten(outside.direction(Q)), inside.direction(dense.whiten(Q)), atol=1e-7)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_metrics_unit_changes_nothing(unit):
+    rng = np.random.default_rng(4)
+    X, F, Q = rng.normal(size=(120, 2)), rng.normal(size=(120, 2)), rng.normal(size=(20, 2))
+    plain, scaled = fit(GraphProjector(), X, F), fit(GraphProjector(), X, F, Diagonal(np.full(2, unit)))
+    np.testing.assert_allclose(scaled.at_samples()[1], plain.at_samples()[1], atol=1e-8)
+    np.testing.assert_allclose(scaled.direction(Q), plain.direction(Q), atol=1e-8)
 
 
 def test_a_replicator_field_of_a_potential_is_a_metric_gradient():

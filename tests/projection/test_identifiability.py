@@ -52,6 +52,18 @@ def test_a_path_with_probes_around_it_tells():
     assert identifiability(np.concatenate([PATHS["line"], probes.reshape(-1, 3)])).share > 0.5
 
 
+@pytest.mark.parametrize("unit", [1e-130, 1e-10, 1e-3, 1e10])
+@pytest.mark.parametrize("cloud", [True, False])
+def test_units_change_nothing(unit, cloud):
+    t = np.linspace(0, 20, 80)[:, None]
+    points = (
+        np.random.default_rng(0).normal(size=(80, 2)) if cloud else np.exp(-t / 9) * np.hstack([np.cos(t), np.sin(t)])
+    )
+    plain, scaled = identifiability(points), identifiability(unit * points)
+    assert scaled.share == pytest.approx(plain.share, abs=1e-9)
+    assert scaled.cycle_rank == plain.cycle_rank
+
+
 @pytest.mark.parametrize("n", [2, 3])
 def test_two_or_three_points_tell_nothing(n):
     told = identifiability(np.random.default_rng(0).normal(size=(n, 3)))

@@ -154,6 +154,29 @@ def test_a_field_with_no_gradient_part_is_left_alone(rng):
     assert np.linalg.norm(fit.gradient(u)) < 0.2 * np.linalg.norm(u)
 
 
+def swirls(d, n, seeds, weigh=np.ones):
+    """How often a rotation, which no gradient resembles, passes for one."""
+    J = np.zeros((d, d))
+    J[0, 1], J[1, 0] = -1.0, 1.0
+    taken = 0
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        u, w = rng.normal(size=(n, d)), weigh(n)
+        with jax.enable_x64(True):
+            fit = gradients.regress_gradients(u, u @ J.T, w / w.sum(), (None, 2.0), 32)
+        taken += np.any(np.asarray(fit.coefficients))
+    return taken / seeds
+
+
+@pytest.mark.parametrize(("d", "n"), [(2, 60), (2, 200), (3, 100)])
+def test_chance_seldom_passes_for_a_gradient(d, n):
+    assert swirls(d, n, 60) <= 0.1
+
+
+def test_one_heavy_sample_proves_no_gradient():
+    assert swirls(2, 100, 40, lambda n: np.where(np.arange(n) == 0, n, 1.0)) <= 0.1
+
+
 # The three forms agree.
 
 
@@ -483,6 +506,22 @@ def test_two_estimates_take_the_noise_out(rng):
     p = hpml.project(x, noisy)
     assert p.nonpotentiality == pytest.approx(truth, abs=0.1)
     assert p.energy.noise == pytest.approx((clean**2).sum(1).mean() / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("more", [1, 5])
+def test_few_replicates_decide_little(more):
+    """The spread of two estimates of one point says little about the noise, and a copy says nothing."""
+    without, errors, copied = [], [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, test = rng.normal(size=(100, 2)), rng.normal(size=(300, 2))
+        noisy = lambda Z, rng=rng: -Z + quarter_turn(Z) + 0.7 * rng.normal(size=Z.shape)  # noqa: E731
+        F, twice = noisy(X), np.concatenate([X, X[:more]])
+        for field, found in ((noisy(X[:more]), errors), (F[:more], copied)):
+            found.append(relative(hpml.project(twice, np.concatenate([F, field])).at(test), -test))
+        without.append(relative(hpml.project(X, F).at(test), -test))
+    assert np.mean(errors) < 1.1 * np.mean(without)
+    assert np.mean(copied) < 1.1 * np.mean(without)
 
 
 def test_noise_alone_is_regressed_directly_or_found_to_be_noise(rng):

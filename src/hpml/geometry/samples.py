@@ -4,6 +4,7 @@ Repeated points and a field given as two independent estimates are replicates: t
 the noise. Noise looks like circulation, so every energy is reported in three parts.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -154,6 +155,16 @@ def _pooled(
     return replicates, float(np.sum(share * kept) * energy / freedom)
 
 
+def _takes(function: Callable, given: tuple) -> bool:
+    try:
+        inspect.signature(function).bind(*given)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in without a signature says itself what it wants
+        pass
+    return True
+
+
 def _check_size(values: np.ndarray, name: str) -> None:
     largest = np.abs(values).max()
     if largest > LARGE or 0 < largest < SMALL:
@@ -167,9 +178,10 @@ def draw_measure(
     if measure is None:
         return samples.points, samples.weights
     draw = measure.spread if isinstance(measure, Domain) else measure
-    if not callable(draw):
+    given = (jax.random.key(0) if key is None else key, count)
+    if not callable(draw) or not _takes(draw, given):
         raise ValueError("measure must be None, a domain such as hpml.Ball(...), or a function (key, count) -> points.")
-    drawn = as_matrix(draw(jax.random.key(0) if key is None else key, count), "The measure's points")
+    drawn = as_matrix(draw(*given), "The measure's points")
     if drawn.shape[1] != samples.dimension:
         raise ValueError(
             f"The measure draws points in dimension {drawn.shape[1]}, the samples have {samples.dimension}."

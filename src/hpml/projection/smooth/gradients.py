@@ -221,7 +221,7 @@ def regress_gradients(
         agreement[rows] = (target[rows] * there).sum(1)
     mean = weights @ agreement
     # Where there is no gradient, the agreement is a sum over pairs of rows, each of which counts for both: twice the
-    # variance of a sum over rows. Every row is compared with the mean of the others, so that a heavy one proves nothing.
+    # variance of a sum over rows. Each row is compared with the mean of the others: a heavy one proves nothing.
     apart = (agreement - mean) / np.maximum(1.0 - weights, 1e-12)
     found_something = mean > SIGNIFICANCE * np.sqrt(2.0 * weights**2 @ apart**2)
     loss = loss if found_something else zero
