@@ -1,10 +1,10 @@
 """From edge values back to vectors: a least-squares covector at each node (`eq:lifting_ls_h`, `eq:lifting_metric`).
 
 The covector h of a neighbourhood minimises sum_j w_j (<h, dx_j> - y_j)^2 + ridge |h|^2, in coordinates in which M is I,
-so that neither unit nor axes of the metric count. With Z the rows w_j^1/2 dx_j
-and v = w^1/2 y, the primal form solves (Z^T Z + ridge I) h = Z^T v, d equations; the dual form is
-h = Z^T (Z Z^T + ridge I)^-1 v, as many equations as neighbours (Woodbury). They agree up to rounding. With no ridge, a
-neighbourhood that does not span the space gives the smallest h.
+so that neither unit nor axes of the metric count. With Z the rows w_j^1/2 dx_j and v = w^1/2 y, the primal form solves
+(Z^T Z + ridge I) h = Z^T v, d equations; the dual form is h = Z^T (Z Z^T + ridge I)^-1 v, as many equations as
+neighbours (Woodbury). They agree up to rounding. With no ridge, a neighbourhood that does not span the space gives the
+smallest h.
 """
 
 import numpy as np
