@@ -3,9 +3,9 @@
     python benchmarks/devices.py
 
 Every projector splits the same samples on each device that JAX finds. Agreement is the largest difference of the
-directions over the largest direction. The host path works in float64 and must agree to 1e-6 (graph, kernel). The network
-is trained in float32 with all digits of its products, and its direction must agree to 1e-5 of its size in L2. The
-plug-in's history is float32 and must agree to 1e-3.
+directions over the largest direction. The host path works in float64 and must agree to 1e-6 (graph, kernel). The
+network is trained in float32 with all digits of its products, and its direction must agree to 1e-5 of its size in L2.
+The plug-in's history is float32 and must agree to 1e-3.
 """
 
 import time

@@ -26,6 +26,7 @@ from hpml.experiment.config import TrainConfig, from_json, train_config
 from hpml.experiment.store import read_config
 from hpml.experiment.sweep.suite import read_suite, suite_names
 from hpml.geometry import domain, metric
+from hpml.marl.find import short_names
 from hpml.mechanism.config import MechanismConfig
 from hpml.mechanism.suite import EXPERIMENTS, run_mechanism
 from hpml.record.samples import LIMIT
@@ -235,7 +236,8 @@ def list_() -> None:
         "update rules": {name: summary(thing) for name, thing in list_rules().items()},
         "games": {family: ", ".join(games) for family, games in list_games().items()},
         "algorithms": {name: summary(thing) for name, thing in list_algorithms().items()},
-        "environments": {family: ", ".join(names) for family, names in list_environments().items()},
+        "environments": {family: ", ".join(names) for family, names in list_environments().items()}
+        | {"in short": ", ".join(short_names())},
         "suites": {name: _grid(name) for name in suite_names()},
         "metrics": {thing.__name__: summary(thing) for thing in metric.Metric.__subclasses__()},
         "domains": {thing.__name__: summary(thing) for thing in domain.Domain.__subclasses__()},

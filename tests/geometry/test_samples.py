@@ -86,10 +86,10 @@ def test_a_row_that_was_logged_twice_is_no_replicate(estimates):
     np.testing.assert_allclose(again.noise, weighted.noise, rtol=1e-12)
 
 
-def test_copies_at_every_point_have_no_noise():
+def test_copies_at_every_point_say_nothing_of_the_noise():
     X = np.random.default_rng(0).normal(size=(5, 2))
     for samples in (gather_samples(X, np.stack([X, X])), gather_samples(np.tile(X, (2, 1)), np.tile(X, (2, 1)))):
-        assert samples.noise == 0.0
+        assert samples.noise is None
         np.testing.assert_array_equal(samples.replicates, np.ones(5))
 
 

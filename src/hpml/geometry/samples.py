@@ -30,8 +30,7 @@ class Samples(eqx.Module):
 
     - `weights` sum to one and say how much of the measure each point carries.
     - `replicates` counts the different estimates behind each F_i: a copy of one, a row that was logged twice, is none.
-    - `noise` is E|F_i - F(x^i)|_M^2, the energy of the noise that is left in the means; None without replicates, and 0
-      where every point has copies alone.
+    - `noise` is E|F_i - F(x^i)|_M^2, the energy of the noise that is left in the means; None without replicates.
     - `halves` are two independent estimates where the caller gave them.
     - `rows` maps each given sample to its distinct point.
     - `ambient` is the dimension that the points really live in, larger than d inside a chart.
@@ -137,14 +136,12 @@ def _pooled(
     points: np.ndarray, place: np.ndarray, estimates: np.ndarray, weights: np.ndarray, metric: Metric
 ) -> tuple[np.ndarray, float | None]:
     """How many different estimates each point has, and the energy of the noise left in their weighted means."""
-    keyed = np.column_stack([place, estimates])
-    _, first, same = np.unique(keyed, axis=0, return_index=True, return_inverse=True)
+    _, first, same = np.unique(np.column_stack([place, estimates]), axis=0, return_index=True, return_inverse=True)
     place, estimates, weights = place[first], estimates[first], np.bincount(same.reshape(-1), weights)
     replicates = np.bincount(place).astype(float)
     freedom = float((replicates - 1).sum())
     if freedom == 0:
-        copied = np.bincount(keyed[:, 0].astype(int)).min() > 1
-        return replicates, 0.0 if copied else None
+        return replicates, None
     # Pooled variance of one estimate around its point's mean; the mean of r equal estimates keeps 1/r of it.
     plain = np.zeros_like(points)
     np.add.at(plain, place, estimates)

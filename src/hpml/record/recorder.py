@@ -62,8 +62,12 @@ class Recorder:
             raise ValueError(f"A recording needs a capacity of at least 2, got {capacity}.")
         if keep not in KEEP:
             raise ValueError(f'keep must be "recent", "reservoir" or "thinned", got {keep!r}.')
-        if every < 1 or sign not in (1, -1) or dtype not in KINDS:
-            raise ValueError('every must be at least 1, sign +1 or -1, dtype "float32" or "float64".')
+        if every < 1:
+            raise ValueError(f"every must be at least 1, got {every}.")
+        if sign not in (1, -1):
+            raise ValueError(f"sign must be +1 for updates that are added or -1 for gradients of losses, got {sign!r}.")
+        if dtype not in KINDS:
+            raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
         if sketch is not None and sketch < 1:
             raise ValueError(f"sketch must be at least 1, got {sketch}.")
         self.path, self.capacity, self.keep, self.every, self.sign = Path(path), capacity, keep, every, sign

@@ -6,6 +6,7 @@ whose stamp is positive, so a row that was being written is left out and all oth
 the operating system: a killed process loses nothing, a power cut loses what was not flushed.
 """
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
@@ -68,17 +69,21 @@ def create_ring(path: Path, layout: dict, metadata: dict[str, str]) -> None:
         )
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(partial, "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             file.truncate(8 + len(text) + end)  # holes take no space until rows are written
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"The recording {path} cannot be made ({reason}): choose another place.") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
 
 
 def open_ring(path: Path, mode: Any = "r+") -> Ring:

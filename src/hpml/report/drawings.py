@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
@@ -45,7 +46,7 @@ def encode(figure: Figure, kind: str, dpi: int = 110) -> bytes:
 def _draw(panels: Sequence[tuple[str, np.ndarray, Split]], columns: int, theme: Theme, side: float) -> Figure:
     with matplotlib.rc_context(theme.settings()):  # type: ignore[arg-type]
         rows = -(-len(panels) // columns)
-        figure = Figure(figsize=(side * columns + 0.9, (side + 0.2) * rows), layout="constrained")
+        figure = Figure(figsize=(side * columns + 0.9, (side + 0.2) * rows), layout=ConstrainedLayoutEngine(h_pad=0.1))
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         # The field's own longest arrow sets the scale: one wild arrow of a bad answer would hide all others.
         scale = Normalize(0.0, max(np.linalg.norm(split.field, axis=1).max() for _, _, split in panels))

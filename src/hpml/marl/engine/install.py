@@ -77,6 +77,8 @@ def main() -> None:
     """Install, and say what is missing."""
     if sentence := install():
         print(sentence, file=sys.stderr)
+    else:
+        print("Melting Pot is installed.")
 
 
 if __name__ == "__main__":

@@ -352,7 +352,7 @@ class KernelProjector(Projector):
             np.sum(samples.weights * np.asarray(metric.inner(samples.field, samples.field, samples.points)))
         )
         noise = samples.noise
-        if posterior is not None and (noise is None or (noise > 0 and samples.halves is None)):
+        if posterior is not None and (noise is None or samples.halves is None):
             # Within what the replicates leave open the fit has decided: a few of them say little.
             noise = float(posterior.hyper.noise) * samples.dimension * scaling.size**2
             noise *= float(samples.weights @ samples.inflation)

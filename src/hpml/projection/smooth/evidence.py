@@ -47,8 +47,8 @@ def fit_hyper(
     lower[:2] = np.log(np.clip(1.5 * gap * shrink, LOWER.length_gradient, 1.0))
     if noise is not None:
         variance, freedom = noise
-        open_to = scipy.stats.chi2.ppf([1 - SURE / 2, SURE / 2], freedom) / freedom if freedom > 0 else np.ones(2)
-        lower[-1], upper[-1] = np.log(np.clip(variance / np.maximum(open_to, 1e-9), LOWER.noise, UPPER.noise))
+        open_to = np.maximum(scipy.stats.chi2.ppf([1 - SURE / 2, SURE / 2], freedom) / freedom, 1e-9)
+        lower[-1], upper[-1] = np.log(np.clip(variance / open_to, LOWER.noise, UPPER.noise))
 
     def best(m: int, *starts: Hyper) -> Hyper:
         data = points[:m], field[:m], inflation[:m]
