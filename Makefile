@@ -54,7 +54,7 @@ $(STAMP): pyproject.toml
 	fi; \
 	echo "Building $(VENV) with $$chosen: this takes a few minutes the first time."; \
 	"$$chosen" -m venv --clear $(VENV); \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]' || { \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e '.[test]' || { \
 		echo "pip could not install the packages (its message is above): check the network or pip's index, then repeat." >&2; \
 		exit 1; }; \
 	$(BIN)/python -m hpml.marl.engine.install || true; \
