@@ -86,6 +86,18 @@ def test_a_row_that_was_logged_twice_is_no_replicate(estimates):
     np.testing.assert_allclose(again.noise, weighted.noise, rtol=1e-12)
 
 
+@pytest.mark.parametrize("copied", [1, 9])
+def test_halves_that_are_copies_anywhere_are_no_two_estimates(copied):
+    rng = np.random.default_rng(0)
+    X, F = rng.normal(size=(9, 2)), rng.normal(size=(2, 9, 2))
+    assert gather_samples(X, F).halves is not None
+    F[1, :copied] = F[0, :copied]
+    samples = gather_samples(X, F)
+    assert samples.halves is None
+    assert (samples.noise is None) == (copied == 9)
+    np.testing.assert_array_equal(samples.replicates, np.where(np.arange(9) < copied, 1, 2))
+
+
 def test_copies_at_every_point_say_nothing_of_the_noise():
     X = np.random.default_rng(0).normal(size=(5, 2))
     for samples in (gather_samples(X, np.stack([X, X])), gather_samples(np.tile(X, (2, 1)), np.tile(X, (2, 1)))):

@@ -297,6 +297,43 @@ def test_parameters_of_any_precision_and_size(options, slopes):
         assert all(leaf.dtype == slopes and jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(changed))
 
 
+@pytest.mark.parametrize("residual", ["drop", "adjust"])
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 300.0])
+def test_gradients_whose_squares_half_precision_does_not_hold(residual, scale):
+    """The same change as in float32, which has room for the squares."""
+    J = jnp.array([[0.0, 1.0], [-1.0, 0.0]])
+    changes = []
+    for dtype in (jnp.float16, jnp.float32):
+        field_fn = lambda p, dtype=dtype: (J @ p.astype(jnp.float32)).astype(dtype)  # noqa: E731
+        transformation = hodge_projection(GraphProjector(), 8, 2, residual)
+        update = jax.jit(lambda g, s, p, t=transformation, f=field_fn: t.update(g, s, p, field_fn=f))
+        circle = [jnp.array([np.cos(t), np.sin(t)]) * scale for t in np.linspace(0, 6, 12)]
+        state = transformation.init(circle[0].astype(dtype))
+        for x in circle:
+            changed, state = update(field_fn(x.astype(dtype)), state, x.astype(dtype))
+        changes.append(np.asarray(changed, float) / scale)
+        assert state.diagnostics.energy > 0
+        assert state.diagnostics.angle > 0.1
+    np.testing.assert_allclose(*changes, atol=0.02)
+
+
+@pytest.mark.parametrize("residual", ["drop", "optimistic", "extragradient"])
+@pytest.mark.parametrize("spike", [1e16, 3e18, 1e19, 3e37, float("inf"), float("nan")])
+def test_one_huge_gradient_leaves_no_trace_that_is_no_number(residual, spike):
+    S = skew(6)
+    field_fn = lambda p: p - 0.5 * S @ p  # noqa: E731
+    transformation = hodge_projection(history=8, refresh=2, residual=residual, lookahead=0.05)
+    update = jax.jit(lambda g, s, p: transformation.update(g, s, p, field_fn=field_fn, halves=(1.1 * g, 0.9 * g)))
+    x = jnp.ones(6)
+    state = transformation.init(x)
+    for step in range(40):
+        changed, state = update((spike if step == 20 else 1.0) * field_fn(x), state, x)
+        assert all(np.isfinite(np.asarray(value)).all() for value in state.diagnostics)
+        if step != 20:
+            assert jnp.isfinite(changed).all()
+            x = x - 0.05 * changed
+
+
 def test_vmap_over_seeds_equals_each_seed():
     d, S = 6, skew(6)
     transformation = hodge_projection(LinearProjector(), 8, 4, keep="reservoir")

@@ -177,6 +177,17 @@ def test_one_heavy_sample_proves_no_gradient():
     assert swirls(2, 100, 40, lambda n: np.where(np.arange(n) == 0, n, 1.0)) <= 0.1
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_one_heavy_sample_near_the_top_does_not_hide_a_clear_hill(share):
+    n, seeds = 60, range(20)
+    with jax.enable_x64(True):
+        for seed in seeds:
+            u = np.random.default_rng(seed).normal(size=(n, 2))
+            u[0] *= 0.1
+            w = np.where(np.arange(n) == 0, share, (1.0 - share) / (n - 1))
+            assert np.any(np.asarray(gradients.regress_gradients(u, -u, w, (None, 2.0), 32).coefficients))
+
+
 # The three forms agree.
 
 

@@ -199,6 +199,20 @@ def test_bad_settings_are_refused(wrong):
         nonpotentiality(gaussian(50), gaussian(50), BOWL, **wrong)
 
 
+@pytest.mark.parametrize("again", [0, 1, 3])
+def test_a_few_replicates_and_copies_leave_the_share_where_it_was(again):
+    """Half of the field circulates, a third of what is seen is noise; a few replicates alone say hardly anything."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(100, 2))
+        rows = [*range(100), *range(again)]
+        F = (X @ TURN.T - X)[rows] + rng.normal(size=(len(rows), 2))
+        plain = nonpotentiality(X[:100], F[:100])
+        more = nonpotentiality(X[rows], F if again else np.stack([F, F]))
+        assert more.estimate == pytest.approx(plain.estimate, abs=0.1 if again else 1e-6)
+        assert more.noise == pytest.approx(1 / 3, abs=0.12)
+
+
 def test_estimates_that_cancel_are_all_noise():
     X, F = gaussian(40), gaussian(40) @ TURN.T
     assert nonpotentiality(np.concatenate([X, X]), np.concatenate([F, -F]), BOWL).noise == 1.0

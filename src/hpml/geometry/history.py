@@ -173,7 +173,8 @@ def push_products(
     slot, kept = _choose_row(history)
     rows = jnp.arange(len(history.times))
     # The rows written below depend on every product, so that XLA may write in place once the buffers have been read.
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(part)) for part in jax.tree.leaves(products)]) & when)
+    kinds = jax.tree.leaves(products)  # they have to fit into float32
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(part.astype(jnp.float32))) for part in kinds]) & when)
     with jax.enable_x64(True):
         matrices = history.matrices
         own = rows == slot

@@ -58,7 +58,7 @@ class Leaves(eqx.Module):
 
     def inner(self, left: Tree, right: Tree) -> Float[Array, ""]:
         """<u, v>_M."""
-        parts = jax.tree.map(lambda u, v: jnp.vdot(u, v), self.lower(left), right)
+        parts = jax.tree.map(jnp.vdot, self.lower(_wide(left)), _wide(right))
         return jnp.sum(jnp.stack(jax.tree.leaves(parts)))
 
     def products(self, left: Tree, right: Tree) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
@@ -71,6 +71,11 @@ class Leaves(eqx.Module):
 
     def _apart(self, left: Tree, right: Tree) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
         return self.inner(left, left), self.inner(left, right), self.inner(right, right)
+
+
+def _wide(tree: Tree) -> Tree:
+    """In float32 at least: the squares of 300 and of 1e-4 are beyond float16."""
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), tree)
 
 
 def leaf_metric(metric: Any, params: Tree) -> Leaves:

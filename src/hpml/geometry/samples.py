@@ -31,7 +31,7 @@ class Samples(eqx.Module):
     - `weights` sum to one and say how much of the measure each point carries.
     - `replicates` counts the different estimates behind each F_i: a copy of one, a row that was logged twice, is none.
     - `noise` is E|F_i - F(x^i)|_M^2, the energy of the noise that is left in the means; None without replicates.
-    - `halves` are two independent estimates where the caller gave them.
+    - `halves` are two independent estimates where the caller gave them, and at no point two copies of one.
     - `rows` maps each given sample to its distinct point.
     - `ambient` is the dimension that the points really live in, larger than d inside a chart.
     """
@@ -129,7 +129,8 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
         place, single = np.tile(inverse, len(estimates)), np.tile(w, len(estimates)) / len(estimates)
         replicates, noise = _pooled(distinct, place, estimates.reshape(-1, d), single, metric)
     rows[keep] = inverse
-    return Samples(distinct, halves.mean(0), share, replicates, noise, halves if len(halves) == 2 else None, rows, d)
+    independent = len(halves) == 2 and bool(np.all(np.any(halves[0] != halves[1], axis=1)))
+    return Samples(distinct, halves.mean(0), share, replicates, noise, halves if independent else None, rows, d)
 
 
 def _pooled(

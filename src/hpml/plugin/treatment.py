@@ -159,7 +159,8 @@ class Treatment(NamedTuple):
         energy, along, length = jnp.sum(parts, 1) if self.agents else parts
         along = -along
         w = blend_weight(energy, along, length, self.safeguard)
-        changed = jax.tree.map(lambda g, u: (g - w.astype(g.dtype) * u.astype(g.dtype)).astype(g.dtype), grads, change)
+        blend = lambda g, u: jnp.where(w > 0, g - w.astype(u.dtype) * u, g).astype(g.dtype)  # noqa: E731
+        changed = jax.tree.map(blend, grads, change)
         seen = seen._replace(step=old.step + 1, angle=_single(angle_between(energy, w * along, w**2 * length)))
         kept = None if self.every == 1 else change
         return changed, HodgeState(history, chart, fits, kept, seen, self.lengths(parts, w))
@@ -193,7 +194,7 @@ class Treatment(NamedTuple):
                 energy=_single(energy),
             )
             fine = jnp.isfinite(whole) & jnp.isfinite(energy)
-            seen = jax.tree.map(lambda new, before: jnp.where(fine, new, before), seen, old)
+            seen = jax.tree.map(lambda new, before: jnp.where(fine, new, before), _finite(seen, old), old)
             change = lambda u, x: jnp.where(fine, self.strength * u, 0.0).astype(buffer_dtype(x))  # noqa: E731
             return jax.tree.map(change, rotated, params), seen
 
@@ -269,7 +270,7 @@ class Treatment(NamedTuple):
             step = combine_rows(ring, chart.rows, on_points, on_field, x)
             if self.flat:
                 step = ravel_pytree(params)[1](step)
-            return jax.tree.map(lambda u, x: u.astype(buffer_dtype(x)), step, params), now
+            return jax.tree.map(lambda u, x: u.astype(buffer_dtype(x)), step, params), _finite(now, seen)
 
         change, seen = when(turn, look, lambda: (state.change, seen))
         return ring, chart, fits, change, seen
@@ -322,3 +323,8 @@ class Treatment(NamedTuple):
 
 def _single(value: Array) -> Scalar:
     return jnp.asarray(value).astype(jnp.float32)
+
+
+def _finite(new: Diagnostics, old: Diagnostics) -> Diagnostics:
+    """The new numbers where they are any."""
+    return jax.tree.map(lambda a, b: jnp.where(jnp.isfinite(a), a, b), new, old)

@@ -67,7 +67,7 @@ def nonpotentiality(
       draw but not the fit's.
 
     With two estimates of the field, the noise drops out of the product of the two residuals, E<R_a, R_b>; with repeated
-    points their spread is taken off; without either, the noise that the projector itself has fitted, if it reports any.
+    points, or without either, what the projector reports as noise is taken off, if it reports any.
     `measure` goes to the projector; the energies are averages over the samples.
     """
     if not isinstance(folds, int) or folds < 2:
@@ -86,7 +86,8 @@ def nonpotentiality(
         warnings.warn(warning, IdentifiabilityWarning, stacklevel=2)
 
     witness = witness_of(samples, metric)
-    noise = samples.noise if samples.noise is not None else (whole.energy.noise or None)
+    # A few replicates say little, and the fit has decided within what they leave open.
+    noise = samples.noise if samples.halves is not None else (whole.energy.noise or samples.noise)
     observed = float(samples.weights @ _inner(metric, samples.field, samples.field, samples.points))
     share = None if noise is None else _noise_share(noise, observed)
     if samples.count < 4:  # a fold would leave fewer than the two points that a projection needs

@@ -221,9 +221,11 @@ def regress_gradients(
         agreement[rows] = (target[rows] * there).sum(1)
     mean = weights @ agreement
     # Where there is no gradient, the agreement is a sum over pairs of rows, each of which counts for both: twice the
-    # variance of a sum over rows. Each row is compared with the mean of the others: a heavy one proves nothing.
+    # variance of a sum over rows. Each row is compared with the mean of the others: a heavy one proves nothing. Nor is
+    # it a disproof where it lies near a hill's top and the gradient is short: by chance the mean is zero as well.
     apart = (agreement - mean) / np.maximum(1.0 - weights, 1e-12)
-    found_something = mean > SIGNIFICANCE * np.sqrt(2.0 * weights**2 @ apart**2)
+    variance = 2.0 * min(weights**2 @ apart**2, weights**2 @ agreement**2)
+    found_something = mean > SIGNIFICANCE * np.sqrt(variance)
     loss = loss if found_something else zero
     inverse = np.linalg.inv(system)
     # Where the answer is nothing, the candidate that lost still says how far off nothing may be.
