@@ -1,5 +1,6 @@
 """A recorder keeps what was logged, within its bounds, whatever happens to its process."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -142,6 +143,58 @@ def test_samples_that_are_not_finite_are_left_out_with_one_warning(tmp_path):
     ]
     assert recorder.skipped == 2
     assert read_samples(tmp_path / "run.safetensors").points[:, 0].tolist() == pytest.approx([1, 1e30, 2])
+
+
+FILL_A_DISK = """
+import shutil, sys, warnings
+import numpy as np
+from hpml import Recorder
+from hpml.record.files import read_samples
+
+path, keep, elsewhere = sys.argv[1] + "/run.safetensors", *sys.argv[2:]
+with warnings.catch_warnings(record=True) as caught, Recorder(path, keep=keep) as recorder:
+    warnings.simplefilter("always")
+    for t in range(2000):
+        recorder.log(np.full(200, float(t)), np.ones(200))
+assert recorder.count == 2000 and recorder.skipped > 0
+(only,) = (str(warning.message) for warning in caught)
+assert only.startswith("The disk is full"), only
+kept = read_samples(shutil.copy(path, elsewhere)).points  # memory makes room for holes that are read
+assert len(kept) > 50 and (kept == kept[:, :1]).all() and len(set(kept[:, 0])) == len(kept)
+assert keep != "recent" or max(kept[:, 0]) >= 1024  # a row that has room is written anew
+"""
+
+
+@pytest.mark.parametrize("keep", ["recent", "reservoir", "thinned"])
+def test_a_full_disk_leaves_samples_out_and_ends_nothing(keep, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = [
+        "unshare",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        'mount -t tmpfs -o size=300k none "$0" && "$@"',
+        disk,
+    ]
+    if not shutil.which("unshare") or subprocess.run([*mounted, "true"]).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    fill = [sys.executable, "-c", FILL_A_DISK, disk, keep, tmp_path]
+    done = subprocess.run([*mounted, *fill], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_place_where_no_recording_can_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"run\.safetensors cannot be made .*: choose another place"):
+        Recorder(tmp_path / "file" / "run.safetensors").log([1.0], [0.0])
+
+
+@pytest.mark.parametrize("wrong", [{"every": 0}, {"sign": 2}, {"dtype": "int8"}, {"keep": "all"}, {"capacity": 1}])
+def test_each_wrong_setting_is_named(wrong, tmp_path):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Recorder(tmp_path / "run.safetensors", **wrong)
 
 
 @given(st.integers(0, 100), st.integers(20, 60))

@@ -42,7 +42,8 @@ class Recorder:
 
     The file is made at the first `log` and can be read at any moment. What was logged survives a killed process;
     `flush()`, and `close()` at the end of a `with`, make it survive a power cut too. A sample that is not finite is
-    left out, with one warning; `skipped` counts them. Logging never changes what it is given.
+    left out, with one warning, and so is one that a full disk has no room for; `skipped` counts them. Logging never
+    changes what it is given.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Recorder:
             blocks = {f"agent {i + 1}": int(size) for i, size in enumerate(blocks)}
         self.blocks = None if blocks is None else {str(name): int(size) for name, size in blocks.items()}
         self._calls = self._count = 0
+        self._told: set[str] = set()
         self._ring: Ring | None = None
         self._sketch: Sketch | None = None
         self._dimension = 0
@@ -235,6 +237,9 @@ class Recorder:
 
     def _write(self, ring: Ring, slot: int, step: int, vectors: list, rows: list, label: Any, weight: float) -> None:
         """One row: unstamp, copy, stamp."""
+        if not ring.has_room(slot):
+            self._leave_out("The disk is full: the recording keeps what it has, and what has no room is left out.")
+            return
         ring.stamps[slot] = 0
         finite = True
         for i, (leaves, row) in enumerate(zip(vectors, rows, strict=True)):
@@ -250,14 +255,18 @@ class Recorder:
                 # The product is far quicker than a look at each number, and finite for all but huge ones.
                 finite = finite and bool(np.isfinite(np.dot(row, row)) or np.isfinite(row).all())
         if not finite:
-            self.skipped += 1
-            if self.skipped == 1:
-                warnings.warn("A sample that is not finite was left out of the recording.", stacklevel=4)
+            self._leave_out("A sample that is not finite was left out of the recording.")
             return
         ring.weights[slot] = weight
         text = b"" if label is None else str(label).encode()[:LABEL_BYTES]
         ring.labels[slot] = np.frombuffer(text.ljust(LABEL_BYTES, b"\0"), np.uint8)
         ring.stamps[slot] = step
+
+    def _leave_out(self, why: str) -> None:
+        self.skipped += 1
+        if why not in self._told:
+            self._told.add(why)
+            warnings.warn(why, stacklevel=4)
 
 
 def _least_relative_gap(stamps: np.ndarray, step: int) -> int:

@@ -3,13 +3,15 @@
 The file is a plain safetensors file of fixed size: a header, then tensors that are mapped into memory. A row is written
 in three steps: its stamp is set to 0, its numbers are copied, its stamp is set to the step. A reader takes the rows
 whose stamp is positive, so a row that was being written is left out and all others are whole. What is mapped belongs to
-the operating system: a killed process loses nothing, a power cut loses what was not flushed.
+the operating system: a killed process loses nothing, a power cut loses what was not flushed. A row takes room on the
+disk when it is first written. To write where there is none would end the process, so it is asked for before.
 """
 
 import contextlib
+import errno
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +25,41 @@ KINDS = {"float32": ("F32", np.float32), "float64": ("F64", np.float64)}
 
 @dataclass(frozen=True)
 class Ring:
-    """The mapped tensors: `stamps` (capacity,), `count` (1,), `points`, `field`, `weights`, `labels`."""
+    """The mapped tensors: `stamps` (capacity,), `count` (1,), `points`, `field`, `weights`, `labels`.
+
+    `roomy` are the rows that are known to have room on the disk.
+    """
 
     path: Path
     metadata: dict[str, str]
     tensors: dict[str, np.memmap]
+    roomy: set[int] = field(default_factory=set)
 
     def __getattr__(self, name: str) -> np.memmap:
         try:
             return self.__dict__["tensors"][name]
         except KeyError:
             raise AttributeError(name) from None
+
+    def has_room(self, slot: int) -> bool:
+        """Whether the disk has room for this row; if so, it is kept for it."""
+        if slot in self.roomy or not hasattr(os, "posix_fallocate"):
+            return True
+        file = os.open(self.path, os.O_RDWR)
+        try:
+            for name in ("points", "field", "weights", "labels"):
+                tensor = self.tensors[name]
+                for part in tensor if tensor.ndim == 3 else [tensor]:
+                    row = part[slot : slot + 1]
+                    os.posix_fallocate(file, tensor.offset + row.ctypes.data - tensor.ctypes.data, row.nbytes)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                return False
+            # A file system that cannot keep room: nothing is known.
+        finally:
+            os.close(file)
+        self.roomy.add(slot)
+        return True
 
     def flush(self) -> None:
         """Hand everything to the disk, so that it survives a power cut too."""
@@ -73,7 +99,7 @@ def create_ring(path: Path, layout: dict, metadata: dict[str, str]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(partial, "wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
+            file.write(len(text).to_bytes(8, "little") + text + bytes(header["count"]["data_offsets"][1]))
             file.truncate(8 + len(text) + end)  # holes take no space until rows are written
             file.flush()
             os.fsync(file.fileno())
