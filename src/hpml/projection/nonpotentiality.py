@@ -104,7 +104,7 @@ def nonpotentiality(
 
 def _noise_share(noise: float, observed: float) -> float:
     """Estimates that cancel exactly are noise and nothing else."""
-    return float(np.clip(noise / observed, 0.0, 1.0)) if observed > 0 else float(noise > 0)
+    return float(np.clip(noise / observed, 0.0, 1.0)) if observed > 0 else 1.0
 
 
 def _cross_fit(

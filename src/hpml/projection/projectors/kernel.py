@@ -352,12 +352,11 @@ class KernelProjector(Projector):
             np.sum(samples.weights * np.asarray(metric.inner(samples.field, samples.field, samples.points)))
         )
         noise = samples.noise
-        if posterior is not None and (noise is None or samples.halves is None):
+        if posterior is not None and samples.halves is None:
             # Within what the replicates leave open the fit has decided: a few of them say little.
             noise = float(posterior.hyper.noise) * samples.dimension * scaling.size**2
             noise *= float(samples.weights @ samples.inflation)
-        noise = noise or 0.0
-        noise = min(noise, observed)
+        noise = min(noise or 0.0, observed)
         if samples.halves is not None and (measure is None or posterior is None):
             # Two independent estimates: the noise drops out of the product of their residuals.
             a, b = samples.halves
