@@ -8,10 +8,20 @@
 #include "xla.h"
 
 #define BLOCK 6144      /* entries of a vector that are read in one go; the sample's own stay near meanwhile */
-#define LANES 4         /* numbers that are added side by side */
-#define WAYS 2          /* sums of each kind that do not wait for each other */
 #define LINE 16         /* entries that memory hands over together */
 #define KINDS 6         /* distance, toward, back, gram, gap_back, gap_gram */
+#define WAYS 4          /* sums of one kind that do not wait for each other */
+
+/* Numbers that are added side by side, and rows that are: more streams from memory hide each other's delays, as long as
+ * their sums stay in registers. */
+#ifdef __AVX512F__
+#include <immintrin.h>
+#define LANES 8
+#define ABREAST 4
+#else
+#define LANES 4
+#define ABREAST 2
+#endif
 
 typedef float Singles __attribute__((vector_size(4 * LANES)));
 typedef double Doubles __attribute__((vector_size(8 * LANES)));
@@ -23,16 +33,41 @@ static int64_t blocks_of(int64_t width) { return (width + BLOCK - 1) / BLOCK; }
 static int64_t length_of(int64_t width, int64_t start) { return width - start < BLOCK ? width - start : BLOCK; }
 
 static inline __attribute__((always_inline)) Doubles widen(const float *from) {
+#ifdef __AVX512F__
+    return (Doubles)_mm512_cvtps_pd(_mm256_loadu_ps(from)); /* of the other way GCC makes five instructions */
+#else
     Singles s;
     memcpy(&s, from, sizeof s);
     return __builtin_convertvector(s, Doubles);
+#endif
 }
 
-static double total(const Doubles sums[WAYS]) {
+static double total(Doubles sums) {
     double sum = 0.0;
-    for (int way = 0; way < WAYS; way++)
-        for (int i = 0; i < LANES; i++)
-            sum += sums[way][i];
+    for (int i = 0; i < LANES; i++)
+        sum += sums[i];
+    return sum;
+}
+
+static double sum_of(const Doubles sums[WAYS]) {
+    Doubles sum = sums[0];
+    for (int way = 1; way < WAYS; way++)
+        sum += sums[way];
+    return total(sum);
+}
+
+/* |f|^2 under diag(w), where there is a w. */
+static double energy_of(const float *f, const float *w, int64_t width) {
+    Doubles sums[WAYS] = {0};
+    int64_t j = 0;
+    for (; j + LANES * WAYS <= width; j += LANES * WAYS)
+        for (int way = 0; way < WAYS; way++) {
+            Doubles fj = widen(f + j + way * LANES);
+            sums[way] += w ? fj * fj * widen(w + j + way * LANES) : fj * fj;
+        }
+    double sum = sum_of(sums);
+    for (; j < width; j++)
+        sum += (double)f[j] * f[j] * (w ? w[j] : 1.0);
     return sum;
 }
 
@@ -46,80 +81,61 @@ typedef struct {
     double *energies;           /* (lanes, blocks) */
 } Rows;
 
-/* The entries of a block in float64, so that they are turned once for all rows. */
-typedef struct {
-    double x[BLOCK], f[BLOCK], g[BLOCK], w[BLOCK];
-} Sample;
-
-static inline __attribute__((always_inline)) Doubles fetch(const double *from) {
-    Doubles d;
-    memcpy(&d, from, sizeof d);
-    return d;
-}
-
-static void turn(const float *from, int64_t width, double *into) {
-    for (int64_t j = 0; j < width; j++)
-        into[j] = from[j];
-}
-
-/* One block of one row. `gap` and `weighed` are constants wherever this is called, so that each case has its own loop.
- * What comes next lies `ahead`, in the next row, where no processor expects it: it is fetched into the larger cache. */
-static inline __attribute__((always_inline)) void one_row(
-    const float *X, const float *F, const Sample *at, int64_t width, int64_t ahead, int gap, int weighed,
-    double out[KINDS]) {
-    Doubles sums[KINDS][WAYS] = {0};
+/* One block of some rows, from row `first` on; what is beyond the last is the last once more. `gap` and `weighed` are
+ * constants wherever this is called, so that each case has its own loop. What comes next lies in other rows, where no
+ * processor expects it: it is fetched into the larger cache. */
+static inline __attribute__((always_inline)) void rows_abreast(
+    const Rows *rows, int64_t first, int64_t lane, int64_t start, int64_t width, int gap, int weighed, double *parts) {
+    const float *X[ABREAST], *F[ABREAST], *x, *f, *g, *w;
+    int64_t row[ABREAST], ahead[ABREAST], sample = lane * rows->width + start, last = rows->rows - 1;
+    for (int k = 0; k < ABREAST; k++) {
+        row[k] = first + k < last ? first + k : last;
+        ahead[k] = row[k] + ABREAST <= last ? ABREAST * rows->width : 0;
+        X[k] = rows->X + (lane * rows->rows + row[k]) * rows->width + start;
+        F[k] = rows->F + (lane * rows->rows + row[k]) * rows->width + start;
+    }
+    x = rows->x + sample, f = rows->f + sample, g = gap ? rows->g + sample : 0, w = weighed ? rows->w + sample : 0;
+    Doubles sums[KINDS][ABREAST] = {0};
     int64_t j = 0;
-    for (; j + LANES * WAYS <= width; j += LANES * WAYS) {
-        if (j % LINE == 0) {
-            __builtin_prefetch(X + ahead + j, 0, 2);
-            __builtin_prefetch(F + ahead + j, 0, 2);
-        }
-        for (int way = 0; way < WAYS; way++) {
-            int64_t e = j + way * LANES;
-            Doubles dx = widen(X + e) - fetch(at->x + e), Fj = widen(F + e), f = fetch(at->f + e), wdx = dx, wF = Fj;
-            if (weighed) {
-                Doubles w = fetch(at->w + e);
-                wdx *= w, wF *= w;
+    for (; j + LANES <= width; j += LANES) {
+        if (j % LINE == 0)
+            for (int k = 0; k < ABREAST; k++) {
+                __builtin_prefetch(X[k] + ahead[k] + j, 0, 2);
+                __builtin_prefetch(F[k] + ahead[k] + j, 0, 2);
             }
-            sums[0][way] += dx * wdx, sums[1][way] -= Fj * wdx, sums[2][way] += wdx * f, sums[3][way] += wF * f;
-            if (gap) {
-                Doubles g = fetch(at->g + e);
-                sums[4][way] += wdx * g, sums[5][way] += wF * g;
-            }
+        Doubles xj = widen(x + j), fj = widen(f + j), gj = {0}, wj = {0};
+        if (gap)
+            gj = widen(g + j);
+        if (weighed)
+            wj = widen(w + j), fj *= wj, gj *= wj;
+        for (int k = 0; k < ABREAST; k++) {
+            Doubles dx = widen(X[k] + j) - xj, Fj = widen(F[k] + j), wdx = weighed ? dx * wj : dx;
+            sums[0][k] += dx * wdx, sums[1][k] -= Fj * wdx, sums[2][k] += dx * fj, sums[3][k] += Fj * fj;
+            if (gap)
+                sums[4][k] += dx * gj, sums[5][k] += Fj * gj;
         }
     }
-    for (int kind = 0; kind < KINDS; kind++)
-        out[kind] = total(sums[kind]);
-    for (; j < width; j++) {
-        double w = weighed ? at->w[j] : 1.0, dx = X[j] - at->x[j], wdx = w * dx, wF = w * F[j];
-        out[0] += dx * wdx, out[1] -= F[j] * wdx, out[2] += wdx * at->f[j], out[3] += wF * at->f[j];
-        if (gap)
-            out[4] += wdx * at->g[j], out[5] += wF * at->g[j];
+    for (int k = 0; k < ABREAST; k++) {
+        double out[KINDS];
+        for (int kind = 0; kind < KINDS; kind++)
+            out[kind] = total(sums[kind][k]);
+        for (int64_t e = j; e < width; e++) {
+            double wj = weighed ? w[e] : 1.0, dx = (double)X[k][e] - x[e], fj = wj * f[e];
+            out[0] += dx * wj * dx, out[1] -= F[k][e] * wj * dx, out[2] += dx * fj, out[3] += F[k][e] * fj;
+            if (gap)
+                out[4] += dx * wj * g[e], out[5] += F[k][e] * wj * g[e];
+        }
+        for (int kind = 0; kind < KINDS; kind++)
+            parts[kind * rows->rows + row[k]] = out[kind];
     }
 }
 
 static inline __attribute__((always_inline)) void one_block(const Rows *rows, int64_t task, int gap, int weighed) {
     int64_t lane = task / rows->blocks, start = task % rows->blocks * BLOCK, from = lane * rows->width + start;
     int64_t width = length_of(rows->width, start);
-    Sample at;
-    turn(rows->x + from, width, at.x);
-    turn(rows->f + from, width, at.f);
-    if (gap)
-        turn(rows->g + from, width, at.g);
-    if (weighed)
-        turn(rows->w + from, width, at.w);
-    double *parts = rows->parts + task * KINDS * rows->rows;
-    for (int64_t i = 0; i < rows->rows; i++) {
-        int64_t row = (lane * rows->rows + i) * rows->width + start;
-        double out[KINDS];
-        one_row(rows->X + row, rows->F + row, &at, width, i + 1 < rows->rows ? rows->width : 0, gap, weighed, out);
-        for (int kind = 0; kind < KINDS; kind++)
-            parts[kind * rows->rows + i] = out[kind];
-    }
-    double energy = 0.0;
-    for (int64_t j = 0; j < width; j++)
-        energy += (weighed ? at.w[j] : 1.0) * at.f[j] * at.f[j];
-    rows->energies[task] = energy;
+    for (int64_t first = 0; first < rows->rows; first += ABREAST)
+        rows_abreast(rows, first, lane, start, width, gap, weighed, rows->parts + task * KINDS * rows->rows);
+    rows->energies[task] = energy_of(rows->f + from, weighed ? rows->w + from : 0, width);
 }
 
 static void one_task(void *on, int64_t task) {
@@ -166,7 +182,15 @@ XLA_FFI_Error *row_products(XLA_FFI_CallFrame *frame) {
 
 /* ---- A combination of rows ---- */
 
-#define TOGETHER 4 /* rows of 16 bits that are added in one go; of 32, one by one is faster */
+#define TOGETHER 4 /* rows that are added in one go */
+#define WIDE 16    /* entries of a row that are */
+#define FEWEST 6144 /* entries of a stretch, which stays near while rows pass by */
+#define MOST 32768
+#define STRETCHES 32 /* so many at least, where there are enough entries: several threads share them */
+
+typedef float Many __attribute__((vector_size(4 * WIDE)));
+typedef uint16_t Halves __attribute__((vector_size(2 * WIDE)));
+typedef uint32_t Bits __attribute__((vector_size(4 * WIDE)));
 
 typedef struct {
     int64_t place; /* where its row begins, in entries */
@@ -174,11 +198,11 @@ typedef struct {
 } Term;
 
 typedef struct {
-    int64_t rows, width, blocks, count, together, brief;
+    int64_t rows, width, stretch, blocks, count, brief;
     const void *X, *F; /* (lanes, rows, width), float32 or, where `brief`, of 16 bits */
     const float *x;    /* (lanes, width), or nothing */
     float *out;        /* (lanes, width) */
-    Term *terms;       /* (lanes, count): those that count come first, and zeros fill up a last group */
+    Term *terms;       /* (lanes, count): those that count come first, and zeros fill up the last group */
     int64_t *counting; /* (lanes) */
     float *wholes;     /* (lanes) sum of a */
 } Combination;
@@ -195,7 +219,7 @@ static void sort_terms(Combination *all, int64_t lane, const int32_t *which, con
         int64_t row = which[i] < 0 ? 0 : which[i] < all->rows ? which[i] : all->rows - 1;
         terms[found++] = (Term){(lane * all->rows + row) * all->width, a[i], b[i]};
     }
-    for (; found % all->together; found++)
+    for (; found % TOGETHER; found++)
         terms[found] = (Term){terms[0].place, 0.0f, 0.0f};
     all->counting[lane] = found;
 }
@@ -204,45 +228,68 @@ static inline __attribute__((always_inline)) float entry(const void *from, int64
     return brief ? from_brief(((const uint16_t *)from)[place]) : ((const float *)from)[place];
 }
 
-/* What comes next lies in other rows, where no processor expects it: it is fetched into the larger cache. `together` and
- * `brief` are constants wherever this is called. */
+static inline __attribute__((always_inline)) Many entries(const void *from, int64_t place, int brief) {
+    Many values;
+    if (brief) {
+        Halves halves;
+        memcpy(&halves, (const uint16_t *)from + place, sizeof halves);
+        Bits bits = __builtin_convertvector(halves, Bits) << 16;
+        memcpy(&values, &bits, sizeof values);
+    } else
+        memcpy(&values, (const float *)from + place, sizeof values);
+    return values;
+}
+
+/* What comes next lies in other rows, where no processor expects it: it is fetched into the larger cache. `brief` is a
+ * constant wherever this is called. */
 static inline __attribute__((always_inline)) void add_terms(
-    const Combination *all, const Term *term, const Term *end, int64_t start, int64_t width, int together, int brief,
-    float *out) {
+    const Combination *all, const Term *term, const Term *end, int64_t start, int64_t width, int brief, float *out) {
     const int64_t line = brief ? 2 * LINE : LINE, bytes = brief ? 2 : 4;
-    for (; term < end; term += together) {
-        const Term *later = term + together < end ? term + together : term;
-        for (int64_t j = 0; j < width; j += line) {
-            int64_t stop = j + line < width ? j + line : width;
-            for (int k = 0; k < together; k++) {
-                int64_t from = bytes * (later[k].place + start + j);
-                __builtin_prefetch((const char *)all->X + from, 0, 2);
-                __builtin_prefetch((const char *)all->F + from, 0, 2);
-            }
-            for (int64_t e = j; e < stop; e++) {
-                float sum = out[e];
-                for (int k = 0; k < together; k++) {
-                    int64_t at = term[k].place + start + e;
-                    sum += term[k].a * entry(all->X, at, brief) + term[k].b * entry(all->F, at, brief);
+    for (; term < end; term += TOGETHER) {
+        const Term *later = term + TOGETHER < end ? term + TOGETHER : term;
+        int64_t j = 0;
+        for (; j + WIDE <= width; j += WIDE) {
+            if (j % line == 0)
+                for (int k = 0; k < TOGETHER; k++) {
+                    int64_t from = bytes * (later[k].place + start + j);
+                    __builtin_prefetch((const char *)all->X + from, 0, 2);
+                    __builtin_prefetch((const char *)all->F + from, 0, 2);
                 }
-                out[e] = sum;
+            Many sum;
+            memcpy(&sum, out + j, sizeof sum);
+            for (int k = 0; k < TOGETHER; k++) {
+                int64_t at = term[k].place + start + j;
+                sum += term[k].a * entries(all->X, at, brief) + term[k].b * entries(all->F, at, brief);
             }
+            memcpy(out + j, &sum, sizeof sum);
         }
+        for (; j < width; j++)
+            for (int k = 0; k < TOGETHER; k++) {
+                int64_t at = term[k].place + start + j;
+                out[j] += term[k].a * entry(all->X, at, brief) + term[k].b * entry(all->F, at, brief);
+            }
     }
 }
 
 static void one_stretch(void *on, int64_t task) {
     const Combination *all = on;
-    int64_t lane = task / all->blocks, start = task % all->blocks * BLOCK, width = length_of(all->width, start);
+    int64_t lane = task / all->blocks, start = task % all->blocks * all->stretch;
+    int64_t width = all->width - start < all->stretch ? all->width - start : all->stretch;
     const Term *terms = all->terms + lane * all->count, *end = terms + all->counting[lane];
     float *out = all->out + lane * all->width + start;
     const float *x = all->x ? all->x + lane * all->width + start : 0;
     for (int64_t j = 0; j < width; j++)
         out[j] = x ? -all->wholes[lane] * x[j] : 0.0f;
     if (all->brief)
-        add_terms(all, terms, end, start, width, TOGETHER, 1, out);
+        add_terms(all, terms, end, start, width, 1, out);
     else
-        add_terms(all, terms, end, start, width, 1, 0, out);
+        add_terms(all, terms, end, start, width, 0, out);
+}
+
+/* Entries of a combination that are formed in one go: many, as long as every thread gets its share. */
+static int64_t stretch_of(int64_t entries) {
+    int64_t share = entries / STRETCHES / LINE * LINE;
+    return share < FEWEST ? FEWEST : share < MOST ? share : MOST;
 }
 
 /* (X, F, x, which, a, b) -> sum_i a_i (X[which_i] - x) + b_i F[which_i]; x has no entries where it is 0. */
@@ -260,7 +307,8 @@ XLA_FFI_Error *row_combination(XLA_FFI_CallFrame *frame) {
     int64_t lanes = 1, brief = X->dtype == XLA_FFI_DataType_U16;
     for (int64_t axis = 0; axis + 2 < X->rank; axis++)
         lanes *= X->dims[axis];
-    Combination all = {rows, width, blocks_of(width), given_rows + TOGETHER, brief ? TOGETHER : 1, brief, X->data,
+    int64_t stretch = stretch_of(lanes * width), count = given_rows + TOGETHER;
+    Combination all = {rows, width, stretch, (width + stretch - 1) / stretch, count, brief, X->data,
                        given(frame, 1)->data, count_of(x) ? x->data : 0, wanted(frame, 0)->data, 0, 0, 0};
     char *room = malloc(lanes * (all.count * sizeof(Term) + sizeof(int64_t) + sizeof(float)) + 1);
     if (!room)
@@ -301,7 +349,7 @@ static inline __attribute__((always_inline)) void one_stretch_of_two(
             }
         }
     for (int kind = 0; kind < SUMS; kind++)
-        out[kind] = total(sums[same ? 0 : kind]);
+        out[kind] = sum_of(sums[same ? 0 : kind]);
     for (; j < count; j++)
         out[0] += (double)u[j] * u[j], out[1] += (double)u[j] * v[j], out[2] += (double)v[j] * v[j];
 }
