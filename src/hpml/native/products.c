@@ -97,22 +97,23 @@ static inline __attribute__((always_inline)) void rows_abreast(
     x = rows->x + sample, f = rows->f + sample, g = gap ? rows->g + sample : 0, w = weighed ? rows->w + sample : 0;
     Doubles sums[KINDS][ABREAST] = {0};
     int64_t j = 0;
-    for (; j + LANES <= width; j += LANES) {
-        if (j % LINE == 0)
-            for (int k = 0; k < ABREAST; k++) {
-                __builtin_prefetch(X[k] + ahead[k] + j, 0, 2);
-                __builtin_prefetch(F[k] + ahead[k] + j, 0, 2);
-            }
-        Doubles xj = widen(x + j), fj = widen(f + j), gj = {0}, wj = {0};
-        if (gap)
-            gj = widen(g + j);
-        if (weighed)
-            wj = widen(w + j), fj *= wj, gj *= wj;
+    for (; j + LINE <= width; j += LINE) {
         for (int k = 0; k < ABREAST; k++) {
-            Doubles dx = widen(X[k] + j) - xj, Fj = widen(F[k] + j), wdx = weighed ? dx * wj : dx;
-            sums[0][k] += dx * wdx, sums[1][k] -= Fj * wdx, sums[2][k] += dx * fj, sums[3][k] += Fj * fj;
+            __builtin_prefetch(X[k] + ahead[k] + j, 0, 2);
+            __builtin_prefetch(F[k] + ahead[k] + j, 0, 2);
+        }
+        for (int64_t e = j; e < j + LINE; e += LANES) {
+            Doubles xe = widen(x + e), fe = widen(f + e), ge = {0}, we = {0};
             if (gap)
-                sums[4][k] += dx * gj, sums[5][k] += Fj * gj;
+                ge = widen(g + e);
+            if (weighed)
+                we = widen(w + e), fe *= we, ge *= we;
+            for (int k = 0; k < ABREAST; k++) {
+                Doubles dx = widen(X[k] + e) - xe, Fe = widen(F[k] + e), wdx = weighed ? dx * we : dx;
+                sums[0][k] += dx * wdx, sums[1][k] -= Fe * wdx, sums[2][k] += dx * fe, sums[3][k] += Fe * fe;
+                if (gap)
+                    sums[4][k] += dx * ge, sums[5][k] += Fe * ge;
+            }
         }
     }
     for (int k = 0; k < ABREAST; k++) {
@@ -183,7 +184,7 @@ XLA_FFI_Error *row_products(XLA_FFI_CallFrame *frame) {
 /* ---- A combination of rows ---- */
 
 #define TOGETHER 4 /* rows that are added in one go */
-#define WIDE 16    /* entries of a row that are */
+#define WIDE (2 * LANES) /* entries of a row that are */
 #define FEWEST 6144 /* entries of a stretch, which stays near while rows pass by */
 #define MOST 32768
 #define STRETCHES 32 /* so many at least, where there are enough entries: several threads share them */

@@ -24,8 +24,8 @@ NOISES = (1e-2, 0.1, 0.5)
 PENALTIES = (0.1, 1.0)
 ROTATION = 0.1  # prior variance of the rotation part beside 1 for the gradient: what fits both counts as gradient
 
-# Residuals of a solution, beside its right side. To choose between candidates takes fewer digits than to use one.
-FINE = 3e-6
+# Errors of a solution, beside its length, as conjugate gradients estimate them. To choose between candidates takes fewer digits than to use one.
+FINE = 1e-6
 ROUGH = 1e-4
 
 # Up to so many rows the small matrices are factored by XLA's own loops: LAPACK's threads made a fit of 64 rows take
@@ -106,7 +106,6 @@ def fit_dual(
 
     gradient, rotation = pair_blocks(x, x, hyper, ambient)
     both = add_blocks(gradient, rotation)
-    frame = _frame(x)
 
     # Every third row judges the candidates that the others fit.
     place = np.arange(len(mask))
@@ -120,7 +119,7 @@ def fit_dual(
         believed, counted = (mask * share**0.5)[learn], (mask * share)[judge, None]
 
         def loss(noise):
-            rough = _solve(known, x[learn], frame, target[learn], noise, believed, iterations, ROUGH)
+            rough = _solve(known, x[learn], target[learn], noise, believed, iterations, ROUGH)
             return (counted * (target[judge] - apply_block(asked, x[judge], x[learn], rough)) ** 2).sum()
 
         losses = jnp.stack([loss(noise) for noise in candidates])
@@ -128,10 +127,10 @@ def fit_dual(
         return jnp.where(losses == least, candidates, 0.0).max(), least, (counted * target[judge] ** 2).sum()
 
     noise, *_ = choose(both, f, jnp.asarray(NOISES, x.dtype), even)
-    a = _solve(both, x, frame, f, noise, mask, iterations)
+    a = _solve(both, x, f, noise, mask, iterations)
     turning = apply_block(rotation, x, x, a) * mask[:, None]
     penalty, loss, nothing = choose(gradient, turning, jnp.asarray(PENALTIES, x.dtype), share)
-    b = _solve(gradient, x, frame, turning, penalty, mask * share**0.5, iterations)
+    b = _solve(gradient, x, turning, penalty, mask * share**0.5, iterations)
     b = jnp.where(loss < nothing, b, 0.0)
     keep = jnp.where(enough, 1.0, 0.0)
     return DualFit(x, a * keep, b * keep, centre, scale, size * keep, jnp.asarray(length, x.dtype), noise, ambient)
@@ -142,58 +141,51 @@ def _sub_block(block: Block, rows: np.ndarray, columns: np.ndarray) -> Block:
     return Block(block.scalar[rows][:, columns], block.cross[rows][:, columns], block.turn)
 
 
-def _solve(block: Block, x, frame, target, noise, mask, iterations: int, tolerance: float = FINE):
+def _solve(block: Block, x, target, noise, mask, iterations: int, tolerance: float = FINE):
     """a = m c with (m K m + noise) c = m target, m the mask or the roots of weights.
 
     K is a scalar matrix S on every coordinate plus a rest that stays in the span of the points. P = (m S m + noise)^-1
     is the answer across the span and preconditions conjugate gradients inside it: some 20 iterations instead of 50 to
-    300 without, on n coordinates at most. They run until they have converged: an iterate on the way there turns
-    rounding into visible differences.
+    300 without. What is inside is a combination B x of the points, never formed: iterates are their B, inner products
+    are those of B x, and an iteration is two products of (n, n) matrices, since (m S m + noise) z is r where z = P r.
+    It runs until it has converged: an iterate on the way there turns rounding into visible differences.
     """
     rows = mask[:, None]
-    one = jnp.eye(len(mask), dtype=x.dtype)
-    P = _inverse(rows * block.scalar * mask + noise * one)
-    y = _dot(x, frame)
-    rest = Block(jnp.zeros_like(block.scalar), block.cross, block.turn)
+    P = _inverse(rows * block.scalar * mask + noise * jnp.eye(len(mask), dtype=x.dtype))
+    G = _dot(x, x.T)
     start = rows * target
     across = _dot(P, start)
-    bound = tolerance**2 * (start * start).sum()
+
+    def rest(inner):
+        """The kernel without S on coefficients with inner[j, i] = <c_j, x_i>, as B."""
+        inner = rows * inner
+        weights = block.cross.T * (inner - jnp.diagonal(inner)[:, None])
+        return rows * ((block.turn * inner - weights).T + jnp.diag(weights.sum(0)))
 
     def unfinished(carry):
-        count, _, r, _, _ = carry
-        return (count < iterations) & ((r * r).sum() > bound)
+        count, *_, rz = carry
+        return (count < iterations) & (rz > bound)
 
     def step(carry):
-        count, a, r, p, rz = carry
-        q = rows * apply_block(block, y, y, rows * p) + noise * p
-        alpha = rz / jnp.maximum((p * q).sum(), 1e-30)
-        a, r = a + alpha * p, r - alpha * q
+        count, B, r, p, Sp, pG, rz = carry
+        q = Sp + rest(pG)
+        alpha = rz / jnp.maximum((q * pG).sum(), 1e-30)
+        B, r = B + alpha * p, r - alpha * q
+        z, zG, new = weighed(r)
+        beta = new / jnp.maximum(rz, 1e-30)
+        return count + jnp.int32(1), B, r, z + beta * p, r + beta * Sp, zG + beta * pG, new
+
+    def weighed(r):
         z = _dot(P, r)
-        new = (r * z).sum()
-        return count + jnp.int32(1), a, r, z + new / jnp.maximum(rz, 1e-30) * p, new
+        zG = _dot(z, G)
+        return z, zG, (r * zG).sum()
 
-    r = -rows * apply_block(rest, y, y, rows * _dot(across, frame))
-    z = _dot(P, r)
-    inside = jax.lax.while_loop(unfinished, step, (jnp.int32(0), jnp.zeros_like(r), r, z, (r * z).sum()))[1]
-    return rows * (across + _dot(inside, frame.T))
-
-
-def _frame(x: Float[Array, "n d"]) -> Float[Array, "d k"]:
-    """Orthonormal columns that span the points, by Gram-Schmidt done twice; zero columns where points are dependent."""
-    n, d = x.shape
-    if n > SMALL or n >= d:
-        return jnp.linalg.qr(x.T)[0]
-
-    def column(k, Q):  # the columns so far lie in the rows of Q, where one more is written in place
-        v = _row(x, k)
-        floor = 1e-24 * (v * v).sum()
-        for _ in range(2):
-            v = v - _dot(_dot(Q, v), Q)
-        length = (v * v).sum()
-        v = jnp.where(length > floor, v / jnp.sqrt(jnp.where(length > floor, length, 1.0)), 0.0)
-        return jax.lax.dynamic_update_index_in_dim(Q, v, k, 0)
-
-    return jax.lax.fori_loop(jnp.int32(0), jnp.int32(n), column, jnp.zeros((n, d), x.dtype)).T
+    bound = tolerance**2 * (start * across).sum()
+    r = -rest(_dot(across, x.T))
+    z, zG, rz = weighed(r)
+    carry = (jnp.int32(0), jnp.zeros_like(r), r, z, r, zG, rz)
+    B = jax.lax.while_loop(unfinished, step, carry)[1]
+    return rows * (across + _dot(B, x))
 
 
 def _inverse(A: Float[Array, "n n"]) -> Float[Array, "n n"]:
