@@ -1,11 +1,13 @@
 """What is written in C: made once, in the user's cache, and not missed where it cannot be made."""
 
 import os
+import shutil
 import stat
 
 import pytest
 
 from hpml.native import build as module
+from hpml.native import pictures, play, products, sketch
 from hpml.native.build import built
 from hpml.native.play import SOURCE, library, load
 
@@ -76,3 +78,13 @@ def test_words_that_no_shell_understands_and_no_home_are_no_compiler(fresh, monk
 
 def test_it_can_be_switched_off(fresh):
     assert fresh(HPML_NATIVE="0") is None
+
+
+@pytest.mark.skipif(
+    shutil.which(os.environ.get("CC", "cc").split()[0]) is None, reason="this machine has no C compiler"
+)
+@pytest.mark.skipif(os.environ.get("HPML_NATIVE") == "0", reason="C is switched off")
+@pytest.mark.parametrize("part", [pictures, play, products, sketch], ids=lambda part: part.__name__.rpartition(".")[2])
+def test_every_part_compiles_where_there_is_a_compiler(part):
+    """Nobody misses C where it cannot be made, tests included: they would skip what a slip of the pen has broken."""
+    assert part.available() if hasattr(part, "available") else part.library() is not None

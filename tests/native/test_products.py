@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpml.native.products import available, combined_rows, row_sums, tree_sums
+from hpml.native.products import available, combined_rows, row_sums, tree_sums, written_rows
 
 pytestmark = pytest.mark.skipif(not available(), reason="this machine has no C compiler")
 
@@ -175,3 +175,46 @@ def test_a_combination_reads_no_row_that_does_not_count_and_each_lane_its_own():
         rows = which[lane, [0, 2]]
         expected = a[lane, [0, 2]] @ (X[lane, rows] - x[lane]) + b[lane, [0, 2]] @ F[lane, rows]
         np.testing.assert_allclose(found[lane], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("width", [1, 17, 6145, 100_000])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_row_is_written_and_no_other(width, whole):
+    X, F, x, f, *_ = draw(5, width, 3)
+    before = X.copy(), F.copy()
+    for at, row in ((0, 0), (3, 3), (9, 4), (-1, 0)):  # a row that is not there is the nearest that is
+        found = jax.jit(written_rows)(jnp.asarray(X), jnp.asarray(F), x, f, jnp.int32(at), jnp.bool_(whole))
+        for buffer, old, value in zip(found, before, (x, f), strict=True):
+            expected = old.copy()
+            expected[row] = value if whole else 0.0
+            np.testing.assert_array_equal(buffer, expected)
+
+
+def test_what_is_not_a_number_is_not_written():
+    X, F, x, f, *_ = draw(3, 100, 4)
+    x[5] = f[7] = np.nan
+    found = jax.jit(written_rows)(X, F, x, f, jnp.int32(1), jnp.bool_(False))
+    assert all(np.all(np.asarray(buffer[1]) == 0.0) for buffer in found)
+
+
+def test_rows_are_written_in_place_where_they_are_given_away_and_in_a_copy_where_not():
+    X, F, x, f, *_ = (jnp.asarray(part) for part in draw(4, 70_000, 5))
+    kept = np.asarray(X).copy()
+    written = jax.jit(written_rows)(X, F, x, f, jnp.int32(2), jnp.bool_(True))
+    np.testing.assert_array_equal(X, kept)
+    place = [buffer.unsafe_buffer_pointer() for buffer in written]
+    again = jax.jit(written_rows, donate_argnums=(0, 1))(*written, x, f, jnp.int32(1), jnp.bool_(True))
+    assert [buffer.unsafe_buffer_pointer() for buffer in again] == place
+    np.testing.assert_array_equal(again[0][1], x)
+    np.testing.assert_array_equal(again[0][2], x)
+
+
+def test_each_lane_writes_its_own_row():
+    X, F, x, f, *_ = draw(4, 40_000, 6, (3,))
+    at, whole = jnp.array([2, 0, 3], jnp.int32), jnp.array([True, True, False])
+    found = jax.jit(jax.vmap(written_rows))(X, F, x, f, at, whole)
+    for lane in range(3):
+        for buffer, old, value in zip(found, (X, F), (x, f), strict=True):
+            expected = old[lane].copy()
+            expected[at[lane]] = value[lane] if whole[lane] else 0.0
+            np.testing.assert_array_equal(buffer[lane], expected)

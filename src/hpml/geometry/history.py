@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from hpml.geometry.arrays import Array
 from hpml.geometry.leaves import Leaves, Tree, leaf_metric
 from hpml.geometry.sketch import Sketched, from_brief
-from hpml.native.products import available, combined_rows, row_sums
+from hpml.native.products import available, combined_rows, row_sums, written_rows
 
 KEEP = ("recent", "reservoir", "thinned")
 
@@ -33,6 +33,7 @@ CHUNK_ENTRIES = 1 << 20
 CHUNK_WIDTH = 1 << 16  # terms that are added up in float32: with 200,000 of one sign a sum is wrong by 2e-6
 CACHE_ENTRIES = 1 << 22  # a buffer that the processor keeps beside its cores is read as it lies, as often as needed
 CACHE_WIDTH = 1 << 18  # terms, as above: more are cut into chunks for their rounding
+LONG = 1 << 16  # entries of a row that several threads write faster than one
 FEW_ROWS = 24  # a combination of so many reads these alone; of more, a product with the whole buffer is as fast
 FEW_LANES = 16  # seeds side by side for which that loop is written out one by one
 
@@ -188,13 +189,13 @@ def push_products(
 
     at = jnp.where(finite, slot, len(rows) - 1)
 
-    def write(buffer: Array, value: Any) -> Array:
-        row = jnp.where(finite, jnp.asarray(value, buffer.dtype), 0)
-        return jax.lax.dynamic_update_index_in_dim(buffer, row, at, 0)
-
+    structure: Any = jax.tree.structure(history.points)
+    trees = (jax.tree.leaves(tree) for tree in (history.points, history.field, params, field))
+    written = [_write_row(*leaves, at, finite) for leaves in zip(*trees, strict=True)]
+    points, fields = (jax.tree.unflatten(structure, buffers) for buffers in zip(*written, strict=True))
     return History(
-        points=jax.tree.map(write, history.points, params),
-        field=jax.tree.map(write, history.field, field),
+        points=points,
+        field=fields,
         latest=jax.tree.map(lambda old, new: jnp.where(finite, new, old), history.latest, latest),
         rolling=rolling,
         times=jnp.where((rows == slot) & finite, history.count, history.times),
@@ -206,6 +207,26 @@ def push_products(
         capacity=history.capacity,
         keep=history.keep,
     )
+
+
+def _write_row(X: Array, F: Array, x: Any, f: Any, at: Array, finite: Array) -> tuple[Array, Array]:
+    """Both buffers of a leaf with x and f in one row, or with zeros where they are not finite."""
+    x, f = jnp.asarray(x, X.dtype), jnp.asarray(f, F.dtype)
+    if X.dtype == jnp.float32 and x.size >= LONG and available():
+        return jax.lax.platform_dependent(X, F, x, f, at, finite, cpu=_write_in_c, default=_write_in_xla)
+    return _write_in_xla(X, F, x, f, at, finite)
+
+
+def _write_in_c(X: Array, F: Array, x: Array, f: Array, at: Array, finite: Array) -> tuple[Array, Array]:
+    rows = [B.reshape(len(B), -1) for B in (X, F)]
+    points, field = written_rows(*rows, x.reshape(-1), f.reshape(-1), at, finite)
+    return points.reshape(X.shape), field.reshape(F.shape)
+
+
+def _write_in_xla(X: Array, F: Array, x: Array, f: Array, at: Array, finite: Array) -> tuple[Array, Array]:
+    rows = ((X, jnp.where(finite, x, 0)), (F, jnp.where(finite, f, 0)))
+    points, field = (jax.lax.dynamic_update_index_in_dim(buffer, row, at, 0) for buffer, row in rows)
+    return points, field
 
 
 def lock_kept(history: History, when: Bool[Array, ""]) -> History:

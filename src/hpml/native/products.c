@@ -8,6 +8,8 @@
 #include "xla.h"
 
 #define BLOCK 6144      /* entries of a vector that are read in one go; the sample's own stay near meanwhile */
+#define LONGEST 32768   /* the same where a result does not depend on it */
+#define PIECES 8        /* that each thread should have */
 #define LINE 16         /* entries that memory hands over together */
 #define KINDS 6         /* distance, toward, back, gram, gap_back, gap_gram */
 #define WAYS 4          /* sums of one kind that do not wait for each other */
@@ -31,6 +33,13 @@ typedef double Doubles __attribute__((vector_size(8 * LANES)));
 static int64_t blocks_of(int64_t width) { return (width + BLOCK - 1) / BLOCK; }
 
 static int64_t length_of(int64_t width, int64_t start) { return width - start < BLOCK ? width - start : BLOCK; }
+
+/* Entries that one thread forms in one go, where a result does not depend on it: many, for long reading, but every
+ * thread has several, since one may come late. */
+static int64_t stretch_of(int64_t entries, int64_t threads) {
+    int64_t share = entries / (PIECES * threads) / LINE * LINE;
+    return share < BLOCK ? BLOCK : share < LONGEST ? share : LONGEST;
+}
 
 static inline __attribute__((always_inline)) Doubles widen(const float *from) {
 #ifdef __AVX512F__
@@ -185,9 +194,6 @@ XLA_FFI_Error *row_products(XLA_FFI_CallFrame *frame) {
 
 #define TOGETHER 4 /* rows that are added in one go */
 #define WIDE (2 * LANES) /* entries of a row that are */
-#define FEWEST 6144 /* entries of a stretch, which stays near while rows pass by */
-#define MOST 32768
-#define STRETCHES 32 /* so many at least, where there are enough entries: several threads share them */
 
 typedef float Many __attribute__((vector_size(4 * WIDE)));
 typedef uint16_t Halves __attribute__((vector_size(2 * WIDE)));
@@ -287,12 +293,6 @@ static void one_stretch(void *on, int64_t task) {
         add_terms(all, terms, end, start, width, 0, out);
 }
 
-/* Entries of a combination that are formed in one go: many, as long as every thread gets its share. */
-static int64_t stretch_of(int64_t entries) {
-    int64_t share = entries / STRETCHES / LINE * LINE;
-    return share < FEWEST ? FEWEST : share < MOST ? share : MOST;
-}
-
 /* (X, F, x, which, a, b) -> sum_i a_i (X[which_i] - x) + b_i F[which_i]; x has no entries where it is 0. */
 XLA_FFI_Error *row_combination(XLA_FFI_CallFrame *frame) {
     if (is_question(frame))
@@ -308,7 +308,7 @@ XLA_FFI_Error *row_combination(XLA_FFI_CallFrame *frame) {
     int64_t lanes = 1, brief = X->dtype == XLA_FFI_DataType_U16;
     for (int64_t axis = 0; axis + 2 < X->rank; axis++)
         lanes *= X->dims[axis];
-    int64_t stretch = stretch_of(lanes * width), count = given_rows + TOGETHER;
+    int64_t stretch = stretch_of(lanes * width, threads_of(frame)), count = given_rows + TOGETHER;
     Combination all = {rows, width, stretch, (width + stretch - 1) / stretch, count, brief, X->data,
                        given(frame, 1)->data, count_of(x) ? x->data : 0, wanted(frame, 0)->data, 0, 0, 0};
     char *room = malloc(lanes * (all.count * sizeof(Term) + sizeof(int64_t) + sizeof(float)) + 1);
@@ -322,6 +322,49 @@ XLA_FFI_Error *row_combination(XLA_FFI_CallFrame *frame) {
         sort_terms(&all, lane, ask, a, b, given_rows);
     share_out(frame, one_stretch, &all, lanes * all.blocks, 2 * lanes * given_rows * width);
     free(room);
+    return 0;
+}
+
+/* ---- A row ---- */
+
+typedef struct {
+    int64_t rows, width, stretch, blocks;
+    float *X, *F;       /* (lanes, rows, width) */
+    const float *x, *f; /* (lanes, width) */
+    const int32_t *at, *whole;
+} Writing;
+
+static void one_piece_of_a_row(void *on, int64_t task) {
+    const Writing *all = on;
+    int64_t lane = task / all->blocks, start = task % all->blocks * all->stretch, at = all->at[lane];
+    int64_t width = all->width - start < all->stretch ? all->width - start : all->stretch;
+    int64_t to = (lane * all->rows + (at < 0 ? 0 : at < all->rows ? at : all->rows - 1)) * all->width + start;
+    int64_t from = lane * all->width + start, bytes = sizeof(float) * width;
+    if (all->whole[lane]) {
+        memcpy(all->X + to, all->x + from, bytes);
+        memcpy(all->F + to, all->f + from, bytes);
+    } else {
+        memset(all->X + to, 0, bytes);
+        memset(all->F + to, 0, bytes);
+    }
+}
+
+/* (X, F, x, f, at, whole) -> X and F with x and f, or zeros where they are not `whole`, in row `at`; in place. */
+XLA_FFI_Error *row_writing(XLA_FFI_CallFrame *frame) {
+    if (is_question(frame))
+        return 0;
+    if (frame->args.size != 6 || frame->rets.size != 2 || given(frame, 0)->rank < 2 ||
+        !all_are(frame, 0, 4, XLA_FFI_DataType_F32) || !all_are(frame, 4, 2, XLA_FFI_DataType_S32))
+        return refuse(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "row_writing: four arrays of float32, two of int32");
+    const XLA_FFI_Buffer *X = given(frame, 0);
+    for (int i = 0; i < 2; i++)
+        if (wanted(frame, i)->data != given(frame, i)->data)
+            memcpy(wanted(frame, i)->data, given(frame, i)->data, sizeof(float) * count_of(X));
+    int64_t rows = X->dims[X->rank - 2], width = X->dims[X->rank - 1], lanes = count_of(given(frame, 4));
+    int64_t stretch = stretch_of(lanes * width, threads_of(frame));
+    Writing all = {rows, width, stretch, (width + stretch - 1) / stretch, wanted(frame, 0)->data, wanted(frame, 1)->data,
+                   given(frame, 2)->data, given(frame, 3)->data, given(frame, 4)->data, given(frame, 5)->data};
+    share_out(frame, one_piece_of_a_row, &all, lanes * all.blocks, 4 * lanes * width);
     return 0;
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from hpml.native.xla import callable_from_xla
 
@@ -22,7 +22,7 @@ Array = jax.Array | np.ndarray
 
 def available() -> bool:
     """Whether programs for the CPU can call it."""
-    return callable_from_xla(SOURCE, "row_products", "row_combination", "tree_products")
+    return callable_from_xla(SOURCE, "row_products", "row_combination", "row_writing", "tree_products")
 
 
 def row_sums(
@@ -63,6 +63,24 @@ def combined_rows(
     )
     at = jnp.zeros(0, jnp.float32) if x is None else x
     return call(X, F, at, which.astype(jnp.int32), on_points, on_field)
+
+
+def written_rows(
+    X: Float[Array, "rows d"],
+    F: Float[Array, "rows d"],
+    x: Float[Array, " d"],
+    f: Float[Array, " d"],
+    at: Int[Array, ""],
+    whole: Bool[Array, ""],
+) -> tuple[Float[Array, "rows d"], Float[Array, "rows d"]]:
+    """X and F with x and f in one row, or with zeros there; in place where nobody else needs them. float32.
+
+    XLA's CPU backend writes a row with one thread. Only where `available`, on the CPU.
+    """
+    out = (jax.ShapeDtypeStruct(X.shape, jnp.float32), jax.ShapeDtypeStruct(F.shape, jnp.float32))
+    call = jax.ffi.ffi_call("hpml_row_writing", out, vmap_method="broadcast_all", input_output_aliases={0: 0, 1: 1})
+    points, field = call(X, F, x, f, at.astype(jnp.int32), whole.astype(jnp.int32))
+    return points, field
 
 
 def tree_sums(

@@ -37,11 +37,27 @@ static void helper(void *job) {
     leave(job);
 }
 
-/* Ask XLA's threads for help. Who comes late finds nothing left to do; nobody waits for who has not begun. */
-static void call_helpers(const XLA_FFI_CallFrame *frame, Job *job) {
+static void drop(const XLA_FFI_CallFrame *frame, XLA_FFI_Error *error) {
+    if (error) {
+        XLA_FFI_Error_Destroy_Args gone = {XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, 0, error};
+        frame->api->XLA_FFI_Error_Destroy(&gone);
+    }
+}
+
+/* How many threads XLA has; one where there are none to be had. */
+static int64_t threads_of(const XLA_FFI_CallFrame *frame) {
     int64_t threads = 1;
     XLA_FFI_ThreadPool_NumThreads_Args count = {XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE, 0, frame->ctx, &threads};
     XLA_FFI_Error *error = frame->api->XLA_FFI_ThreadPool_NumThreads(&count);
+    int64_t known = error || threads < 1 ? 1 : threads;
+    drop(frame, error);
+    return known;
+}
+
+/* Ask XLA's threads for help. Who comes late finds nothing left to do; nobody waits for who has not begun. */
+static void call_helpers(const XLA_FFI_CallFrame *frame, Job *job) {
+    XLA_FFI_Error *error = 0;
+    int64_t threads = threads_of(frame);
     for (int64_t i = 1; !error && i < threads && i < job->tasks; i++) {
         atomic_fetch_add(&job->holders, 1);
         XLA_FFI_ThreadPool_Schedule_Args one = {
@@ -50,10 +66,7 @@ static void call_helpers(const XLA_FFI_CallFrame *frame, Job *job) {
         if (error)
             leave(job);
     }
-    if (error) { /* no threads to be had: one is enough */
-        XLA_FFI_Error_Destroy_Args gone = {XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, 0, error};
-        frame->api->XLA_FFI_Error_Destroy(&gone);
-    }
+    drop(frame, error); /* no threads to be had: one is enough */
 }
 
 /* Do all tasks, alone or, where there are many `entries`, with others. */

@@ -24,7 +24,8 @@ NOISES = (1e-2, 0.1, 0.5)
 PENALTIES = (0.1, 1.0)
 ROTATION = 0.1  # prior variance of the rotation part beside 1 for the gradient: what fits both counts as gradient
 
-# Errors of a solution, beside its length, as conjugate gradients estimate them. To choose between candidates takes fewer digits than to use one.
+# Errors of a solution, beside its length, as conjugate gradients estimate them: to choose between candidates takes
+# fewer digits than to use one.
 FINE = 1e-6
 ROUGH = 1e-4
 
