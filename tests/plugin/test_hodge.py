@@ -1,5 +1,6 @@
 """The transformation drops or treats circulation and leaves the rest alone."""
 
+import inspect
 import sys
 from functools import partial
 from pathlib import Path
@@ -465,6 +466,9 @@ def test_the_papers_settings(kind):
     assert int(state[0].diagnostics.refreshes) == (1 if kind == "graph" else 9)
 
 
+untyped = inspect.unwrap(hodge_projection)  # as those have it who do not check types
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -475,6 +479,24 @@ def test_the_papers_settings(kind):
         (lambda: hodge_projection(share=1.5), "share"),
         (lambda: hodge_projection(safeguard=1.0), "safeguard"),
         (lambda: hodge_projection(residual="extragradient"), "lookahead"),
+        (lambda: untyped("kernel"), "projector must be made"),
+        (lambda: untyped(KernelProjector), "the class KernelProjector"),
+        (lambda: untyped(history=8.5), "history must be a whole number of at least 2"),
+        (lambda: untyped(refresh=2.5), "refresh must be a whole number"),
+        (lambda: untyped(every=1.5), "every must be a whole number"),
+        (lambda: hodge_projection(probes=-1), "probes must be a whole number of at least 0"),
+        (lambda: hodge_projection(probes=2, radius=np.inf), "radius is a positive number"),
+        (lambda: hodge_projection(probe_in="line"), "probe_in"),
+        (lambda: untyped(seed="x"), "seed must be a whole number, got 'x'"),
+        (lambda: untyped(history=jnp.array(8)), "static"),
+        (lambda: hodge_projection(share=np.nan), "share"),
+        (lambda: hodge_projection(residual="adjust", strength=-1.0), "strength"),
+        (lambda: hodge_projection(residual="adjust", strength=np.nan), "strength"),
+        (lambda: hodge_projection(residual="extragradient", lookahead=np.inf), "lookahead"),
+        (lambda: hodge_projection(residual="extragradient", lookahead=0.1, stride=0.1), "give one of them"),
+        (lambda: hodge_projection(sketch=1000), "odd"),
+        (lambda: untyped(sketch=1000.5), "sketch"),
+        (lambda: hodge_projection(cross_fit=True, projector=NeuralProjector(schedule="online")), "cross_fit"),
         (lambda: hodge_projection().init({}), "empty tree"),
         (lambda: hodge_projection(agents=True, metric=Diagonal(np.ones(2))), "agents"),
         (lambda: hodge_projection(agents=True).init({"a": jnp.ones((2, 3)), "b": jnp.ones(3)}), "first axis"),
@@ -583,3 +605,21 @@ def test_a_conditional_stays_one_under_vmap():
     jaxpr = jax.make_jaxpr(jax.vmap(lane))(asked, x)
     (found,) = conditionals(jaxpr.jaxpr)
     assert found.invars[0].aval.shape == ()
+
+
+@pytest.mark.parametrize("name", ["share", "strength"])
+def test_what_is_treated_may_follow_a_schedule(name):
+    residual = "adjust" if name == "strength" else "drop"
+    static = ("history", "refresh", "every", "probes", "seed", "residual", "lookahead", "radius")
+    scheduled = optax.inject_hyperparams(hodge_projection, static_args=static)(
+        projector=LinearProjector(), history=8, refresh=2, residual=residual, **{name: lambda count: 0.1 * (count > 20)}
+    )
+    x, field_fn = jnp.array([1.0, 0.5]), lambda x: jnp.array([x[1] + 0.1 * x[0], 0.1 * x[1] - x[0]])
+    state, changed = scheduled.init(x), []
+    update = jax.jit(lambda x, state: scheduled.update(field_fn(x), state, x, field_fn=field_fn))
+    for _ in range(40):
+        grads, state = update(x, state)
+        changed.append(bool(jnp.any(jnp.abs(grads - field_fn(x)) > 1e-6)))
+        x = x - 0.1 * grads
+    assert not any(changed[:20])
+    assert all(changed[-10:])

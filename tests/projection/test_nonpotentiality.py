@@ -14,6 +14,7 @@ from hpml.projection.affine import affine_projection
 from hpml.projection.amortised.network import least_squares_bowl
 from hpml.projection.nonpotentiality import IdentifiabilityWarning, nonpotentiality
 from hpml.projection.projector import Energy, Fit, Projector
+from hpml.projection.projectors.graph import GraphProjector
 from hpml.projection.projectors.neural import NeuralProjector
 
 TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
@@ -217,3 +218,28 @@ def test_estimates_that_cancel_are_all_noise():
     X, F = gaussian(40), gaussian(40) @ TURN.T
     assert nonpotentiality(np.concatenate([X, X]), np.concatenate([F, -F]), BOWL).noise == 1.0
     assert nonpotentiality(np.concatenate([X, X]), np.zeros((80, 2)), BOWL).noise is None  # copies say nothing
+
+
+@pytest.mark.parametrize("projector", [None, GraphProjector()])
+@pytest.mark.parametrize("turning", [False, True])
+def test_few_samples_of_many_coordinates_give_an_upper_bound(turning, projector):
+    """Beside the span of the other samples a hill and a rotation look alike."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 400))
+    F = X @ np.kron(np.eye(200), [[0.0, -1.0], [1.0, 0.0]]) if turning else -X * rng.uniform(0.2, 3.0, 400)
+    with pytest.warns(IdentifiabilityWarning, match="too few of the coordinates"):
+        found = nonpotentiality(X, F, projector)
+    assert found.low == 0.0
+    assert found.high > 0.9
+    assert found.identifiable < 0.1
+
+
+def test_probes_around_one_point_span_the_field_whatever_the_dimension():
+    """The field is nearly the same everywhere, so that the others tell what it is."""
+    rng = np.random.default_rng(0)
+    X = 5.0 + 0.1 * rng.normal(size=(16, 400))
+    noisy = np.stack([-X + 3.0 * rng.normal(size=X.shape) for _ in "ab"])
+    found = nonpotentiality(X, noisy)
+    assert found.high < 0.05
+    assert found.identifiable > 0.9
+    assert not found.warning

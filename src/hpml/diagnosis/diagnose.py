@@ -17,7 +17,7 @@ from hpml.diagnosis.where import (
     residual_shares,
     spread_dimension,
 )
-from hpml.diagnosis.words import advise, enough, headline, limits_of
+from hpml.diagnosis.words import advise, enough, headline, identified, limits_of
 from hpml.diagnostics.conventions import convention_graph, convention_loops, find_conventions
 from hpml.diagnostics.disc import witness_planes
 from hpml.geometry.metric import Euclidean, Metric
@@ -108,7 +108,7 @@ def diagnose(
     )
     known = samples.noise is not None
     answer, limits, advice = headline(result), limits_of(result, known), advise(result, known)
-    if not share.warning and not enough(result):
+    if identified(result) and not enough(result):
         share = replace(share, warning=answer)
     return replace(result, nonpotentiality=share, headline=answer, limits=limits, advice=advice)
 

@@ -8,12 +8,14 @@ import numpy as np
 
 from hpml.geometry.metric import Metric
 from hpml.geometry.samples import Measure, Samples
-from hpml.projection.identifiability import NOTHING, identifiability
+from hpml.projection.identifiability import identifiability
 from hpml.projection.nonpotentiality import (
     IdentifiabilityWarning,
     NonPotentiality,
+    energy_beside,
+    held_out_share,
+    limit_of,
     nonpotentiality,
-    ratio_interval,
     residual_energies,
 )
 from hpml.projection.project import Projection, project
@@ -88,15 +90,18 @@ def _tested(samples: Samples, metric: Metric, projection: Projection, train: np.
     top, bottom = residual_energies(samples, direction[first], metric, noise or 0.0)
     test = ~train
     rng = np.random.default_rng(0)
-    estimate, low, high = ratio_interval(top[test], bottom[test], samples.weights[test], 1000, LEVEL, rng)
+    beside = energy_beside(samples, train, test, metric)
+    estimate, low, high, beside_share = held_out_share(
+        top[test], bottom[test], beside, samples.weights[test], 1000, LEVEL, rng
+    )
     seen = identifiability(samples.points, metric)
     return NonPotentiality(
         estimate=estimate,
         low=low,
         high=high,
         noise=None if noise is None else float(np.clip(noise / observed, 0.0, 1.0)) if observed > 0 else 0.0,
-        identifiable=seen.share,
+        identifiable=seen.share * (1.0 - beside_share),
         in_sample=projection.nonpotentiality,
         witness=witness_of(samples, metric),
-        warning=seen.message if seen.share < NOTHING else "",
+        warning=limit_of(seen, beside_share),
     )

@@ -107,3 +107,8 @@ def _take_apart(argument: Any) -> tuple[_Frame, list[Any]]:
         while len(_known) > _REMEMBERED:
             _known.popitem(last=False)
     return frame, arrays
+
+
+def kind_of(thing: Any) -> str:
+    """What something is, for a message: a class that was not made says so."""
+    return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"

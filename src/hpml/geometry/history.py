@@ -191,7 +191,7 @@ def push_products(
 
     structure: Any = jax.tree.structure(history.points)
     trees = (jax.tree.leaves(tree) for tree in (history.points, history.field, params, field))
-    written = [_write_row(*leaves, at, finite) for leaves in zip(*trees, strict=True)]
+    written = [_write_row(X, F, x, f, at, finite) for X, F, x, f in zip(*trees, strict=True)]
     points, fields = (jax.tree.unflatten(structure, buffers) for buffers in zip(*written, strict=True))
     return History(
         points=points,
@@ -218,15 +218,14 @@ def _write_row(X: Array, F: Array, x: Any, f: Any, at: Array, finite: Array) -> 
 
 
 def _write_in_c(X: Array, F: Array, x: Array, f: Array, at: Array, finite: Array) -> tuple[Array, Array]:
-    rows = [B.reshape(len(B), -1) for B in (X, F)]
-    points, field = written_rows(*rows, x.reshape(-1), f.reshape(-1), at, finite)
+    buffers = X.reshape(len(X), -1), F.reshape(len(F), -1)
+    points, field = written_rows(*buffers, x.reshape(-1), f.reshape(-1), at, finite)
     return points.reshape(X.shape), field.reshape(F.shape)
 
 
 def _write_in_xla(X: Array, F: Array, x: Array, f: Array, at: Array, finite: Array) -> tuple[Array, Array]:
-    rows = ((X, jnp.where(finite, x, 0)), (F, jnp.where(finite, f, 0)))
-    points, field = (jax.lax.dynamic_update_index_in_dim(buffer, row, at, 0) for buffer, row in rows)
-    return points, field
+    write = lambda buffer, row: jax.lax.dynamic_update_index_in_dim(buffer, jnp.where(finite, row, 0), at, 0)  # noqa: E731
+    return write(X, x), write(F, f)
 
 
 def lock_kept(history: History, when: Bool[Array, ""]) -> History:

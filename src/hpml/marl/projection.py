@@ -16,7 +16,8 @@ from jax import Array
 from hpml.geometry.sketch import WIDTH
 from hpml.marl.rollout import minibatches
 from hpml.marl.settings import Settings
-from hpml.plugin.hodge import RESIDUAL, hodge_projection
+from hpml.plugin.hodge import hodge_projection
+from hpml.plugin.settings import RESIDUAL
 from hpml.plugin.treatment import HodgeState
 from hpml.projection.projector import Projector
 from hpml.projection.projectors.graph import GraphProjector

@@ -14,17 +14,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from hpml.geometry.history import KEEP, buffer_dtype, history_init
+from hpml.geometry.history import buffer_dtype, history_init
 from hpml.geometry.leaves import Tree, leaf_metric
 from hpml.geometry.span import empty_span
 from hpml.plugin.crossfit import unfitted
-from hpml.plugin.probes import Probes, check_probes
+from hpml.plugin.probes import Probes
+from hpml.plugin.settings import check_settings
 from hpml.plugin.treatment import Diagnostics, HodgeState, Treatment
 from hpml.projection.projector import Projector
 from hpml.projection.projectors.kernel import KernelProjector
-from hpml.projection.projectors.neural import NeuralProjector
-
-RESIDUAL = ("drop", "extragradient", "optimistic", "adjust")
 
 
 def hodge_projection(
@@ -33,13 +31,13 @@ def hodge_projection(
     refresh: int = 8,
     residual: str = "drop",
     *,
-    share: float = 1.0,
+    share: float | jax.Array = 1.0,
     keep: str = "recent",
     metric: Any = None,
-    safeguard: float | None = 0.01,
+    safeguard: float | jax.Array | None = 0.01,
     lookahead: float | None = None,
     stride: float | None = None,
-    strength: float = 1.0,
+    strength: float | jax.Array = 1.0,
     every: int = 1,
     probes: int = 0,
     radius: float = 1e-3,
@@ -81,22 +79,17 @@ def hodge_projection(
       part, raw and changed, for a clip that follows. It comes with the angle, from one reading; M = I.
     - `seed`: for the reservoir, for probes, for sketches and for the projector's own draws.
 
+    `share`, `strength` and `safeguard` may follow a schedule, by `optax.inject_hyperparams` with the rest as its
+    `static_args`.
+
     `field_fn(params)` returns gradients of the loss, like the ones given to `update`, from the same batch. `update(...,
     halves=(a, b))` takes two independent estimates of the gradients, whose mean they are, or a function that gives
     them, and reports noise in the diagnostics. `update(..., hold=True)` is an update that does not look,
     and `hold=False` one that does, by a caller who keeps count of `every` as well: the first needs neither the history
     nor the fit, and neither needs a conditional.
     """
-    _check(history, refresh, residual, share, keep, safeguard, lookahead if stride is None else stride, every)
-    if sketch is not None and sketch < 256:
-        raise ValueError(f"sketch needs at least 256 entries to mean anything, got {sketch}: None is exact.")
-    around = Probes(probes, radius, probe_in)
-    check_probes(around)
-    projector = KernelProjector() if projector is None else projector
-    if cross_fit and isinstance(projector, NeuralProjector) and projector.schedule == "online":
-        raise ValueError("cross_fit needs fits that start anew: a network trained online has seen every row.")
     treat = Treatment(
-        projector,
+        KernelProjector() if projector is None else projector,
         refresh,
         residual,
         share,
@@ -106,17 +99,15 @@ def hodge_projection(
         stride,
         strength,
         every,
-        around,
+        Probes(probes, radius, probe_in),
         cross_fit,
         flat,
         sketch,
         agents,
         seed,
     )
-    if flat and metric is not None:
-        raise ValueError("flat works in M = I: leave the metric out, or flat.")
-    if agents and metric is not None:
-        raise ValueError("agents asks for lengths in M = I: leave the metric out, or agents.")
+    check_settings(treat, history, keep)
+    projector = treat.projector
     needs_field = residual in ("extragradient", "adjust") or probes > 0
 
     def init(params: Tree) -> HodgeState:
@@ -183,31 +174,3 @@ def _agents_of(params: Tree) -> int:
     if len(sizes) != 1 or () in sizes:
         raise ValueError("agents needs leaves whose first axis is as long as there are agents, the same for all.")
     return sizes.pop()[0]
-
-
-def _check(
-    history: int,
-    refresh: int,
-    residual: str,
-    share: float,
-    keep: str,
-    safeguard: float | None,
-    lookahead: float | None,
-    every: int,
-) -> None:
-    if history < 2:
-        raise ValueError(f"history must be at least 2 samples, got {history}.")
-    if refresh < 1:
-        raise ValueError(f"refresh must be at least 1 update, got {refresh}.")
-    if every < 1:
-        raise ValueError(f"every must be at least 1 update, got {every}.")
-    if residual not in RESIDUAL:
-        raise ValueError(f"residual must be one of {', '.join(RESIDUAL)}; got {residual!r}.")
-    if keep not in KEEP:
-        raise ValueError(f"keep must be one of {', '.join(KEEP)}; got {keep!r}.")
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"share is the part of the residual that is treated, between 0 and 1; got {share}.")
-    if safeguard is not None and not 0.0 <= safeguard < 1.0:
-        raise ValueError(f"safeguard is a cosine between 0 and 1, or None; got {safeguard}.")
-    if residual == "extragradient" and (lookahead is None or not lookahead > 0):
-        raise ValueError('residual="extragradient" needs lookahead or stride, for its first step: the learning rate.')

@@ -90,16 +90,6 @@ def push_probes(
     return history
 
 
-def check_probes(probes: Probes) -> None:
-    """A `ValueError` where probes cannot be placed."""
-    if probes.number < 0:
-        raise ValueError(f"probes is a number of samples off the path, 0 for none; got {probes.number}.")
-    if probes.number and not probes.radius > 0:
-        raise ValueError(f"radius must be positive, got {probes.radius}: about the learning rate under Adam.")
-    if probes.directions not in DIRECTIONS:
-        raise ValueError(f"probe_in must be one of {', '.join(DIRECTIONS)}; got {probes.directions!r}.")
-
-
 def _inner(left: Tree, right: Tree) -> Array:
     parts = jax.tree.leaves(jax.tree.map(lambda u, v: jnp.vdot(u, v), left, right))
     return jnp.sum(jnp.stack(parts))

@@ -1,5 +1,6 @@
 """The safeguard on the angle between the raw update and the changed one."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
@@ -8,7 +9,7 @@ from hpml.geometry.arrays import Array
 Scalar = Float[Array, ""]
 
 
-def blend_weight(energy: Scalar, along: Scalar, change: Scalar, limit: float | None) -> Scalar:
+def blend_weight(energy: Scalar, along: Scalar, change: Scalar, limit: float | jax.Array | None) -> Scalar:
     """The largest w in [0, 1] with <F + w u, F> >= limit |F + w u| |F|.
 
     `energy` is |F|^2, `along` <u, F> and `change` |u|^2.

@@ -91,12 +91,12 @@ class Treatment(NamedTuple):
     projector: Projector
     refresh: int
     residual: str
-    share: float
+    share: float | jax.Array
     metric: Any
-    safeguard: float | None
+    safeguard: float | jax.Array | None
     lookahead: float | None
     stride: float | None
-    strength: float
+    strength: float | jax.Array
     every: int
     probes: Probes
     cross_fit: bool

@@ -3,6 +3,9 @@
 In-sample, a flexible potential explains any field at n points. Here each point's residual comes from a projection that
 has not seen the point. Its energy is that of the circulation plus that of the estimate's own error, since the error is
 a gradient and the circulation is orthogonal to gradients: the estimate errs upwards, and less with more samples.
+
+Of many coordinates few samples span some only. What the field does beside them at a point that was left out, nothing in
+the others tells: it may climb a hill or turn. It counts as circulation in the estimate, and as neither in the interval.
 """
 
 import warnings
@@ -15,10 +18,15 @@ import numpy as np
 from hpml.geometry.arrays import Array, as_key
 from hpml.geometry.metric import Euclidean, Metric
 from hpml.geometry.samples import Measure, Samples, gather_samples
-from hpml.projection.identifiability import NOTHING, identifiability
+from hpml.projection.identifiability import NOTHING, Identifiability, identifiability
 from hpml.projection.project import project
 from hpml.projection.projector import Projector
 from hpml.projection.witness import Witness, witness_of
+
+BESIDE = (
+    "The samples span too few of the coordinates: nearly all of the field lies beside what the others say of a point, "
+    "and could climb a hill or turn there, so the share is an upper bound: add samples, or look at fewer coordinates."
+)
 
 BLOCKS = 2000  # the bootstrap draws at most this many blocks of points, so that it costs the same for a million
 
@@ -32,8 +40,8 @@ class NonPotentiality(eqx.Module):
 
     - `estimate`: held out, noise taken out where it is known, in [0, 1]; `low`, `high`: its bootstrap interval.
     - `noise`: the share of the observed field's energy that is noise; None where nothing tells.
-    - `identifiable`: how much of the sample set can show circulation, in [0, 1]; `warning` says what to do when it is
-      nothing, and is empty otherwise.
+    - `identifiable`: how much of the sample set can show circulation, in [0, 1], times the share of the field that lies
+      in the directions of the other samples; `warning` says what to do when it is nothing, and is empty otherwise.
     - `in_sample`: the same share at the samples that were fitted.
     - `witness`: the rotation that shows without any fit.
     """
@@ -70,9 +78,9 @@ def nonpotentiality(
     points, or without either, what the projector reports as noise is taken off, if it reports any.
     `measure` goes to the projector; the energies are averages over the samples.
     """
-    if not isinstance(folds, int) or folds < 2:
+    if not isinstance(folds, int | np.integer) or folds < 2:
         raise ValueError(f"folds must be an integer of at least 2, got {folds}.")
-    if not isinstance(resamples, int) or resamples < 1 or not 0 < level < 1:
+    if not isinstance(resamples, int | np.integer) or resamples < 1 or not 0 < level < 1:
         raise ValueError("resamples must be an integer of at least 1, and level lie between 0 and 1.")
     metric = Euclidean() if metric is None else metric
     samples = gather_samples(points, field, weights, metric)
@@ -81,25 +89,75 @@ def nonpotentiality(
 
     whole = project(points, field, projector, metric, measure, weights, key)
     seen = identifiability(samples.points, metric)
-    warning = seen.message if seen.share < NOTHING else ""
-    if warning:
-        warnings.warn(warning, IdentifiabilityWarning, stacklevel=2)
-
     witness = witness_of(samples, metric)
     # A few replicates say little, and the fit has decided within what they leave open.
     noise = samples.noise if samples.halves is not None else (whole.energy.noise or samples.noise)
     observed = float(samples.weights @ _inner(metric, samples.field, samples.field, samples.points))
     share = None if noise is None else _noise_share(noise, observed)
     if samples.count < 4:  # a fold would leave fewer than the two points that a projection needs
-        whole_share = whole.nonpotentiality
+        whole_share, warning = whole.nonpotentiality, limit_of(seen, 0.0)
+        _warn(warning)
         return NonPotentiality(whole_share, 0.0, 1.0, share, seen.share, whole_share, witness, warning)
 
-    direction = _cross_fit(
+    direction, beside = _cross_fit(
         points, field, projector, metric, measure, weights, samples, min(folds, samples.count), rng, key
     )
-    residual_energy, field_energy = residual_energies(samples, direction, metric, noise or 0.0)
-    estimate, low, high = ratio_interval(residual_energy, field_energy, samples.weights, resamples, level, rng)
-    return NonPotentiality(estimate, low, high, share, seen.share, whole.nonpotentiality, witness, warning)
+    energies = residual_energies(samples, direction, metric, noise or 0.0)
+    estimate, low, high, beside_share = held_out_share(*energies, beside, samples.weights, resamples, level, rng)
+    warning = limit_of(seen, beside_share)
+    _warn(warning)
+    told = seen.share * (1.0 - beside_share)
+    return NonPotentiality(estimate, low, high, share, told, whole.nonpotentiality, witness, warning)
+
+
+def held_out_share(
+    top, bottom, beside, weights, resamples: int, level: float, rng
+) -> tuple[float, float, float, float]:
+    """The share and its interval, which is open below by what lies beside the samples; and the share of that.
+
+    Where most of the field lies there, what is among the samples is no witness for it, and the interval begins at 0.
+    """
+    estimate, low, high = ratio_interval(top, bottom, weights, resamples, level, rng)
+    energy = float(weights @ bottom)
+    if not np.any(beside) or not energy > 0:
+        return estimate, low, high, 0.0
+    share = float(np.clip(weights @ beside / energy, 0.0, 1.0))
+    lowest = ratio_interval(top - beside, bottom, weights, resamples, level, rng)[1] if share < 0.5 else 0.0
+    return estimate, min(low, lowest), high, share
+
+
+def limit_of(seen: Identifiability, beside: float) -> str:
+    """Why the samples say nothing about circulation; empty where they say something."""
+    if seen.share < NOTHING:
+        return seen.message
+    return BESIDE if seen.share * (1.0 - beside) < NOTHING else ""
+
+
+def _warn(warning: str) -> None:
+    if warning:
+        warnings.warn(warning, IdentifiabilityWarning, stacklevel=3)
+
+
+def energy_beside(samples: Samples, train: np.ndarray, held: np.ndarray, metric: Metric) -> np.ndarray:
+    """The energy of the field at some points beside the span of {x_i - x0, F_i} of others, (held,).
+
+    n samples span 2n directions, so that only more coordinates leave something beside them. With two estimates both
+    span, and the energy is the product of their parts, without the noise.
+    """
+    fields = [samples.field] if samples.halves is None else list(samples.halves)
+    if (1 + len(fields)) * train.sum() >= samples.dimension or not metric.constant:
+        return np.zeros(held.sum())
+    points = np.asarray(metric.whiten(samples.points[train]))
+    fields = [np.asarray(metric.whiten(f)) for f in fields]
+    known = np.concatenate([points - points.mean(0), *(f[train] for f in fields)])
+    length = np.sqrt((known**2).sum(1, keepdims=True))
+    known = known / np.where(length > 0, length, 1.0)
+    values, vectors = np.linalg.eigh(known @ known.T)
+    kept = values > 1e-10 * values[-1]
+    ways = (vectors[:, kept] / np.sqrt(values[kept])).T
+    inside = [(f[held] @ known.T) @ ways.T for f in fields]
+    whole = (fields[0][held] * fields[-1][held]).sum(1)
+    return whole - (inside[0] * inside[-1]).sum(1)
 
 
 def _noise_share(noise: float, observed: float) -> float:
@@ -109,19 +167,20 @@ def _noise_share(noise: float, observed: float) -> float:
 
 def _cross_fit(
     points, field, projector, metric, measure, weights, samples: Samples, folds: int, rng, key
-) -> np.ndarray:
-    """The projected field at each distinct point, from the projection of the other folds."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """The projected field at each distinct point, from the projection of the other folds, and what lies beside them."""
     fold = np.empty(samples.count, int)
     fold[rng.permutation(samples.count)] = np.arange(samples.count) % folds
     X, F = np.asarray(points), np.asarray(field)
     w = None if weights is None else np.asarray(weights)
     given = samples.rows
-    direction = np.empty_like(samples.field)
+    direction, beside = np.empty_like(samples.field), np.zeros(samples.count)
     for k in range(folds):
         train, held = (given >= 0) & (fold[given] != k), fold == k
         part = project(X[train], F[..., train, :], projector, metric, measure, None if w is None else w[train], key)
         direction[held] = part.at(samples.points[held])
-    return direction
+        beside[held] = energy_beside(samples, ~held, held, metric)
+    return direction, beside
 
 
 def residual_energies(

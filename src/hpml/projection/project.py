@@ -6,12 +6,12 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from hpml.geometry.arrays import Array, as_key, as_matrix
+from hpml.geometry.arrays import Array, as_key, as_matrix, kind_of
 from hpml.geometry.chart import Chart, chart_of
 from hpml.geometry.metric import Euclidean, Metric
 from hpml.geometry.samples import Measure, Samples, draw_measure, gather_samples
 from hpml.projection.discrete.flow import EdgeFlow
-from hpml.projection.projector import Energy, Fit, Prediction, Projector
+from hpml.projection.projector import Energy, Fit, Prediction, Projector, check_projector
 from hpml.projection.projectors.kernel import KernelProjector
 
 DRAWN = 1 << 26  # numbers drawn from a measure in many dimensions: half a gigabyte
@@ -116,9 +116,8 @@ def project(
     metric = Euclidean() if metric is None else metric
     projector = KernelProjector() if projector is None else projector
     if not isinstance(metric, Metric):
-        raise ValueError(f"metric must be a metric such as hpml.Diagonal(m) or hpml.Dense(M), got {_kind(metric)}.")
-    if not isinstance(projector, Projector):
-        raise ValueError(f"projector must be made, as in hpml.GraphProjector(neighbours=16); got {_kind(projector)}.")
+        raise ValueError(f"metric must be a metric such as hpml.Diagonal(m) or hpml.Dense(M), got {kind_of(metric)}.")
+    check_projector(projector)
     samples = gather_samples(points, field, weights, metric)
     chart, inner, inner_metric, inner_measure = _enter_chart(samples, metric, measure)
     fit = projector.fit(inner, inner_metric, inner_measure, key)
@@ -136,10 +135,6 @@ def project(
         outside = np.asarray(fit.direction(inside))
         every_direction[left_out] = outside if chart is None else chart.decode(outside)
     return Projection(every_direction, F - every_direction, every_potential, fit.energy(), fit, chart)
-
-
-def _kind(thing: Any) -> str:
-    return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
 def _enter_chart(samples: Samples, metric: Metric, measure: Measure) -> tuple[Chart | None, Samples, Metric, Measure]:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from hpml.geometry.arrays import Array
+from hpml.geometry.arrays import Array, kind_of
 from hpml.geometry.metric import Metric
 from hpml.geometry.samples import Measure, Samples
 
@@ -101,6 +101,12 @@ class Projector(eqx.Module):
     def local_direction(self, state: Any, point: Float[Array, " r"], field: Float[Array, " r"]) -> Float[Array, " r"]:
         """The projected field at a point: what is left of the field, unless the projector knows better."""
         return field - self.local_residual(state, point, field)
+
+
+def check_projector(projector: Any) -> None:
+    """A `ValueError` where it is none, such as a name or a class."""
+    if not isinstance(projector, Projector):
+        raise ValueError(f"projector must be made, as in hpml.GraphProjector(neighbours=16); got {kind_of(projector)}.")
 
 
 def mean_zero(
