@@ -125,3 +125,28 @@ def test_things_of_the_wrong_kind_are_named():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of the overflow
+@pytest.mark.parametrize("projector", [None, hpml.GraphProjector(), hpml.NeuralProjector(steps=20)])
+def test_points_beyond_all_numbers_are_refused(projector):
+    p = hpml.project(X, -X, projector)
+    with pytest.raises(ValueError, match="so far from the samples"):
+        p.at(np.full((1, 2), 1e200)), p.potential_at(np.full((1, 2), 1e200))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: hpml.GraphProjector(ridge=np.inf), "ridge must be a finite number"),
+        (lambda: hpml.Shahshahani(()), "whole number of actions"),
+        (lambda: hpml.Shahshahani((1, 3)), "whole number of actions"),
+        (lambda: hpml.Shahshahani(3, floor=np.nan), "floor is the least probability"),
+        (lambda: hpml.Shahshahani(3, floor=-1.0), "floor is the least probability"),
+        (lambda: hpml.project(X, -X, QUICK, hpml.Varying(lambda x: np.eye(2))), "must give a constant metric"),
+        (lambda: hpml.project(X, -X, QUICK, hpml.Varying(lambda x: hpml.Dense(np.eye(3)))), "dimension 3"),
+    ],
+)
+def test_metrics_and_settings_are_refused_in_words(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

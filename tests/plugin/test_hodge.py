@@ -466,6 +466,14 @@ def test_the_papers_settings(kind):
     assert int(state[0].diagnostics.refreshes) == (1 if kind == "graph" else 9)
 
 
+def adjusted(grads=None, field_fn=lambda x: x, **given):
+    """One update of "adjust" where something may not fit two parameters."""
+    x = jnp.ones(2)
+    transformation = hodge_projection(residual="adjust")
+    grads = x if grads is None else grads
+    return inspect.unwrap(transformation.update)(grads, transformation.init(x), x, field_fn=field_fn, **given)
+
+
 untyped = inspect.unwrap(hodge_projection)  # as those have it who do not check types
 
 
@@ -510,6 +518,11 @@ untyped = inspect.unwrap(hodge_projection)  # as those have it who do not check 
             "field_fn",
         ),
         (lambda: ctde_hpml("kernel"), "kind"),
+        (lambda: adjusted(grads=jnp.zeros(3)), r"grads has a leaf of shape \(3,\)"),
+        (lambda: adjusted(grads={"a": jnp.zeros(2)}), "grads must have the tree structure"),
+        (lambda: adjusted(field_fn=lambda x: jnp.zeros(3)), "result of field_fn has a leaf of shape"),
+        (lambda: adjusted(halves=jnp.zeros(2)), "halves must be two trees"),
+        (lambda: adjusted(halves=(jnp.zeros(3), jnp.zeros(3))), "halves has a leaf of shape"),
     ],
 )
 def test_bad_input_is_named(make, message):

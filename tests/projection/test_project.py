@@ -79,3 +79,32 @@ def test_uncertainty_through_a_chart():
         whole, part = (np.square(getattr(found, name)).sum(1) for found in (there, inside))
         np.testing.assert_allclose(whole, part)
     assert there.direction_std.shape == (3, SPACE)
+
+
+@pytest.mark.parametrize(("n", "d"), [(20, 41), (20, 400), (80, 1000)])
+def test_deviations_hold_beside_the_span_of_few_samples(n, d):
+    """The true field -x of new points lies within two deviations for most coordinates, and at samples it is known."""
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(n, d)), rng.normal(size=(30, d))
+    p = hpml.project(X, -X)
+    there = p.predict(new)
+    for found, std, truth in (
+        (there.direction, there.direction_std, -new),
+        (there.residual, there.residual_std, 0.0),
+    ):
+        assert np.mean(np.abs(found - truth) < 2.0 * std) > 0.9
+        assert np.all(std < 2.0)
+
+
+def test_unit_variances_of_a_chart_are_the_diagonal_of_the_inverse_metric():
+    rng = np.random.default_rng(0)
+    X, F = rng.normal(size=(2, 3, 12))
+    U = rng.normal(size=(12, 2))
+    for metric, M in (
+        (hpml.Euclidean(), np.eye(12)),
+        (hpml.Diagonal(np.arange(1.0, 13.0)), np.diag(np.arange(1.0, 13.0))),
+        (hpml.LowRank(np.ones(12), U), np.eye(12) + U @ U.T),
+    ):
+        chart = hpml.project(X, F, metric=metric).chart
+        np.testing.assert_allclose(chart.unit_variances(rows=5), np.diag(np.linalg.inv(M)), rtol=1e-9)
+        np.testing.assert_allclose(chart.beside(X), 0.0, atol=1e-9)

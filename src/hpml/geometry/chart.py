@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from hpml.geometry.arrays import Array
-from hpml.geometry.metric import Metric
+from hpml.geometry.metric import Diagonal, Euclidean, Metric
 from hpml.geometry.samples import Samples
 
 # A direction whose singular value, with every row scaled to length one, is below this share of the largest is rounding.
@@ -47,6 +47,24 @@ class Chart(eqx.Module):
     def variances(self, variances: Float[Array, "q r"]) -> Float[Array, "q d"]:
         """The variances of a decoded vector's coordinates, from those of its coordinates in the chart."""
         return np.asarray(variances, np.float64) @ self.decode(np.eye(self.rank)) ** 2
+
+    def beside(self, points: Float[Array, "q d"]) -> Float[Array, "q"]:
+        """How far points lie from the subspace, squared, in the metric."""
+        offset = np.asarray(self.metric.whiten(np.asarray(points, np.float64) - self.centre))
+        return np.maximum((offset**2).sum(1) - ((offset @ self.basis.T) ** 2).sum(1), 0.0)
+
+    def unit_variances(self, rows: int = 1024) -> Float[Array, "d"]:
+        """The variances of a vector's coordinates where those of the whitened vector are 1: the diagonal of M^-1."""
+        d = self.centre.shape[0]
+        if isinstance(self.metric, Euclidean):
+            return np.ones(d)
+        if isinstance(self.metric, Diagonal):
+            return 1.0 / np.asarray(self.metric.diagonal, np.float64)
+        total = np.zeros(d)
+        for start in range(0, d, rows):
+            unit = np.eye(min(rows, d - start), d, start)
+            total += (np.asarray(self.metric.unwhiten(unit)) ** 2).sum(0)
+        return total
 
 
 def chart_of(samples: Samples, metric: Metric) -> tuple[Chart, Samples]:

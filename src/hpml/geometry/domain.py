@@ -18,6 +18,7 @@ import scipy.stats
 from jaxtyping import Float
 
 from hpml.geometry.arrays import Array, as_finite
+from hpml.geometry.metric import simplex_sizes
 
 SOBOL = 1000  # coordinates up to which evenly spread sets pay; scipy has 21,201
 
@@ -163,9 +164,7 @@ class Simplices(Domain):
     coordinates: str = eqx.field(static=True)
 
     def __init__(self, sizes: int | tuple[int, ...], coordinates: str = "dropped"):
-        self.sizes = (sizes,) if isinstance(sizes, int) else tuple(int(K) for K in sizes)
-        if not self.sizes or min(self.sizes) < 2:
-            raise ValueError("A product of simplices needs at least 2 actions in each.")
+        self.sizes = simplex_sizes(sizes)
         if coordinates not in ("dropped", "orthonormal"):
             raise ValueError(f'coordinates must be "dropped" or "orthonormal", got {coordinates!r}.')
         self.coordinates = coordinates

@@ -78,6 +78,16 @@ def _wide(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), tree)
 
 
+def check_shapes(tree: Tree, params: Tree, name: str) -> None:
+    """A `ValueError` where a tree has not the parameters' structure and shapes."""
+    structure: Any = jax.tree.structure(params)
+    if structure != jax.tree.structure(tree):
+        raise ValueError(f"{name} must have the tree structure of the parameters.")
+    for leaf, beside in zip(jax.tree.leaves(tree), jax.tree.leaves(params), strict=True):
+        if jnp.shape(leaf) != jnp.shape(beside):
+            raise ValueError(f"{name} has a leaf of shape {jnp.shape(leaf)}, the parameters have {jnp.shape(beside)}.")
+
+
 def leaf_metric(metric: Any, params: Tree) -> Leaves:
     """The metric that a user gave, for this tree: None, a `Metric`, or positive weights in a like tree."""
     if isinstance(metric, Leaves):

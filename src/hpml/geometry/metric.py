@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from hpml.geometry.arrays import Array, as_finite
+from hpml.geometry.arrays import Array, as_finite, kind_of
 
 Vectors = Float[Array, "*#batch d"]  # one point may serve many vectors
 Numbers = Float[Array, "*#batch"] | np.floating  # NumPy sums one vector to a scalar that is no array
@@ -229,6 +229,14 @@ class LowRank(Metric):
         return self._stretch(covectors / self.diagonal**0.5, (1.0 + self.spectrum) ** -0.5)
 
 
+def simplex_sizes(sizes: Any) -> tuple[int, ...]:
+    """The number of actions of each simplex."""
+    given = (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
+    if not given or not all(isinstance(K, int | np.integer) and K >= 2 for K in given):
+        raise ValueError(f"A simplex has a whole number of actions, at least 2; got {sizes!r}.")
+    return tuple(int(K) for K in given)
+
+
 class Shahshahani(Metric):
     """The Fisher metric of a product of simplices, in coordinates with each simplex's last one dropped.
 
@@ -241,10 +249,10 @@ class Shahshahani(Metric):
     floor: float = eqx.field(static=True, default=1e-9)
 
     def __init__(self, sizes: int | tuple[int, ...], floor: float = 1e-9):
-        self.sizes = (sizes,) if isinstance(sizes, int) else tuple(int(K) for K in sizes)
+        self.sizes = simplex_sizes(sizes)
         self.floor = floor
-        if not self.sizes or min(self.sizes) < 2:
-            raise ValueError("Shahshahani needs the number of actions of each simplex, at least 2 each.")
+        if not 0 < floor < 1:
+            raise ValueError(f"floor is the least probability that counts, between 0 and 1, got {floor}.")
 
     @property
     def constant(self) -> bool:
@@ -343,6 +351,16 @@ class Varying(Metric):
         rows = Diagonal(np.ones(points.shape[1]))
         return eqx.tree_at(lambda metric: metric.diagonal, rows, m)
 
+    def _metric_at(self, point: np.ndarray) -> Metric:
+        metric = self.function(point)
+        if not isinstance(metric, Metric) or not metric.constant:
+            raise ValueError(
+                "The function of hpml.Varying must give a constant metric such as hpml.Diagonal(m), "
+                f"got {kind_of(metric)}."
+            )
+        metric.check(len(point))
+        return metric
+
     def _each(self, verb: str, vectors, at):
         if at is None:
             raise ValueError("This metric varies with the point: pass the points as `at`.")
@@ -351,7 +369,7 @@ class Varying(Metric):
         diagonals = self._diagonals(points)
         if diagonals is not None:
             return np.asarray(getattr(diagonals, verb)(rows)).reshape(vectors.shape)
-        out = [np.asarray(getattr(self.function(x), verb)(u)) for u, x in zip(rows, points, strict=True)]
+        out = [np.asarray(getattr(self._metric_at(x), verb)(u)) for u, x in zip(rows, points, strict=True)]
         return np.stack(out).reshape(vectors.shape) if out else np.empty(vectors.shape)
 
     def lower(self, vectors, at=None):

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from hpml.geometry.leaves import Leaves
+from hpml.geometry.leaves import Leaves, check_shapes
 
 Tree = Any
 
@@ -16,11 +16,10 @@ def rotate_field(field_fn: Callable[[Tree], Tree], params: Tree, grads: Tree, me
     `field_fn` returns gradients of a loss, G = -F, and so J F = (-J_G)(-G) = J_G G: the sign drops out. In the inner
     product M the adjoint of J is M^-1 J^T M, hence A = (J - M^-1 J^T M) / 2 and S = (J + M^-1 J^T M) / 2.
     """
+    check_shapes(grads, params, "grads")
     along = jax.tree.map(lambda g, x: g.astype(x.dtype), grads, params)
     out, pushed = jax.jvp(field_fn, (params,), (along,))
-    structure: Any = jax.tree.structure(params)
-    if structure != jax.tree.structure(out):
-        raise ValueError("field_fn must return gradients with the tree structure of the parameters.")
+    check_shapes(out, params, "The result of field_fn")
     _, pull = jax.vjp(field_fn, params)
     (pulled,) = pull(jax.tree.map(lambda h, o: h.astype(o.dtype), metric.lower(along), out))
     adjoint = metric.raise_index(pulled)

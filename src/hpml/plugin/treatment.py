@@ -27,7 +27,7 @@ from hpml.geometry.history import (
     push_products,
     row_products,
 )
-from hpml.geometry.leaves import Leaves, Tree, leaf_metric
+from hpml.geometry.leaves import Leaves, Tree, check_shapes, leaf_metric
 from hpml.geometry.sketch import Sketched, flat_sketches, sketch, worth_sketching
 from hpml.geometry.span import SpanChart, encode, encode_gap, on_steps, path_return, row_coefficients, span_of
 from hpml.plugin.adjust import rotate_field
@@ -145,7 +145,7 @@ class Treatment(NamedTuple):
         gap = None
         if halves is not None:  # a function, so that it costs nothing where nobody looks; of the ascent field: b - a
             both = halves if callable(halves) else (lambda: halves)
-            gap = lambda: jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *both())  # noqa: E731
+            gap = lambda: _half_difference(params, both())  # noqa: E731
         if hold is True and self.every > 1:
             history, chart, fits, change, seen, _ = state
         elif self.residual == "adjust":
@@ -319,6 +319,14 @@ class Treatment(NamedTuple):
             return jax.vmap(lambda f: self.residual_at(fits.whole, point, f))(fields)
         each = jax.tree.map(lambda whole, folds: jnp.concatenate([whole[None], folds]), *fits)
         return jax.vmap(lambda fit, f: self.residual_at(fit, point, f))(each, fields)
+
+
+def _half_difference(params: Tree, halves: Any) -> Tree:
+    if not isinstance(halves, tuple | list) or len(halves) != 2:
+        raise ValueError("halves must be two trees of gradients, (a, b), whose mean the gradients are.")
+    for half in halves:
+        check_shapes(half, params, "halves")
+    return jax.tree.map(lambda a, b: 0.5 * (b - a).astype(a.dtype), *halves)
 
 
 def _single(value: Array) -> Scalar:

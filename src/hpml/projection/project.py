@@ -52,18 +52,18 @@ class Projection(eqx.Module):
 
     def at(self, points: Any) -> Float[Array, "q d"]:
         """The projected field at new points."""
-        inside = self._enter(points)
-        return self._leave(np.asarray(self.fit.direction(inside)))
+        return _finite(self._leave(np.asarray(self.fit.direction(self._enter(points)))))
 
     def potential_at(self, points: Any) -> Float[Array, " q"]:
         """The potential at new points."""
-        return np.asarray(self.fit.potential(self._enter(points)))
+        return _finite(np.asarray(self.fit.potential(self._enter(points))))
 
     def predict(self, points: Any) -> Prediction:
         """Potential, direction and residual at new points with their uncertainty (kernel projector).
 
-        In a chart (d > 2n) its coordinates' deviations are taken for independent, and nothing is said of what lies
-        beside the samples' span.
+        In a chart (d > 2n) its coordinates' deviations are taken for independent. Of points beside the samples' span
+        little is known: the more of a point's way from the centre leads there, the more the deviation is the field's
+        own size.
         """
         predict = getattr(self.fit, "predict", None)
         if predict is None:
@@ -73,12 +73,20 @@ class Projection(eqx.Module):
         found = predict(self._enter(points))
         if self.chart is None:
             return found
-        spread = lambda deviation: np.sqrt(np.asarray(self.chart.variances(np.square(deviation))))  # noqa: E731
+        samples: Samples = predict.__self__.samples  # those of the chart
+        size = float(samples.weights @ (samples.field**2).sum(1)) / self.direction.shape[1]
+        away, inside = self.chart.beside(as_matrix(points, "points")), (self._enter(points) ** 2).sum(1)
+        unknown = (away / np.where(away + inside > 0, away + inside, 1.0))[:, None]
+
+        def spread(deviation):
+            known = np.asarray(self.chart.variances(np.square(deviation)))
+            return np.sqrt((1.0 - unknown) * known + unknown * size * self.chart.unit_variances())
+
         return Prediction(
             found.potential,
             self._leave(found.direction),
             self._leave(found.residual),
-            found.potential_std,
+            np.sqrt(found.potential_std**2 + size * away),
             spread(found.direction_std),
             spread(found.residual_std),
         )
@@ -135,6 +143,12 @@ def project(
         outside = np.asarray(fit.direction(inside))
         every_direction[left_out] = outside if chart is None else chart.decode(outside)
     return Projection(every_direction, F - every_direction, every_potential, fit.energy(), fit, chart)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    if not np.isfinite(values).all():
+        raise ValueError("Some points lie so far from the samples that the answer there is no number: leave them out.")
+    return values
 
 
 def _enter_chart(samples: Samples, metric: Metric, measure: Measure) -> tuple[Chart | None, Samples, Metric, Measure]:

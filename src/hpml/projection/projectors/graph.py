@@ -153,8 +153,8 @@ class GraphProjector(Projector):
         for name, allowed in (("weighting", WEIGHTINGS), ("lift", LIFTS), ("solver", (*SOLVERS, None))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}; got {getattr(self, name)!r}.")
-        if not self.ridge >= 0:
-            raise ValueError(f"ridge must not be negative, got {self.ridge}.")
+        if not 0 <= self.ridge < np.inf:
+            raise ValueError(f"ridge must be a finite number of at least 0, got {self.ridge}.")
 
     @classmethod
     def paper(cls) -> "GraphProjector":
