@@ -8,8 +8,8 @@
 #include "xla.h"
 
 #define BLOCK 6144      /* entries of a vector that are read in one go; the sample's own stay near meanwhile */
-#define LONGEST 32768   /* the same where a result does not depend on it */
-#define PIECES 8        /* that each thread should have */
+#define LONGEST 32768   /* the same, where a result does not depend on it */
+#define PIECES 8        /* stretches that every thread should have there */
 #define LINE 16         /* entries that memory hands over together */
 #define KINDS 6         /* distance, toward, back, gram, gap_back, gap_gram */
 #define WAYS 4          /* sums of one kind that do not wait for each other */
