@@ -139,6 +139,7 @@ def test_points_beyond_all_numbers_are_refused(projector):
     ("make", "message"),
     [
         (lambda: hpml.GraphProjector(ridge=np.inf), "ridge must be a finite number"),
+        (lambda: hpml.project(X, -X, measure=lambda key, count: np.ones((count, 2))), "all equal"),
         (lambda: hpml.Shahshahani(()), "whole number of actions"),
         (lambda: hpml.Shahshahani((1, 3)), "whole number of actions"),
         (lambda: hpml.Shahshahani(3, floor=np.nan), "floor is the least probability"),

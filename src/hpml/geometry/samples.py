@@ -186,4 +186,6 @@ def draw_measure(
         )
     if len(drawn) < 2:
         raise ValueError(f"The measure drew {len(drawn)} of {count} points: its function (key, count) returns `count`.")
+    if (drawn == drawn[0]).all():
+        raise ValueError("The points that the measure drew are all equal: at one point any field is a gradient.")
     return drawn, np.full(len(drawn), 1.0 / len(drawn))
