@@ -83,7 +83,7 @@ def test_uncertainty_through_a_chart():
 
 @pytest.mark.parametrize(("n", "d"), [(20, 41), (20, 400), (80, 1000)])
 def test_deviations_hold_beside_the_span_of_few_samples(n, d):
-    """The true field -x of new points lies within two deviations for most coordinates, and at samples it is known."""
+    """The true field -x of new points lies within two deviations for most coordinates."""
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(n, d)), rng.normal(size=(30, d))
     p = hpml.project(X, -X)
