@@ -104,6 +104,8 @@ CASES = {
     "box": Case(
         "2-D box, rho = 2, against quadrature", "box", (2.0,), (250, 1000, 4000), targets=(("kernel", 1000, 0.25),)
     ),
+    "disc-metric": Case("2-D disc, metric that varies, rho = 2", "disc", (2.0,), (200, 1000, 4000)),
+    "simplex": Case("simplex, Shahshahani metric, rho = 2", "simplex", (2.0,), (200, 1000, 4000)),
     "ball-snr10": Case("3-D ball, rho = 4, signal to noise 10", "ball", (3, 4.0), (200, 1000), noise=0.1),
     "ball-1-snr10": Case("3-D ball, rho = 1, signal to noise 10", "ball", (3, 1.0), (200, 1000), noise=0.1),
     "box-snr10": Case("2-D box, rho = 2, signal to noise 10", "box", (2.0,), (250, 1000), noise=0.1),
@@ -138,6 +140,7 @@ EXCERPT = {
     "ball-snr10": "the same, signal to noise 10",
     "gaussian": "Gaussian, deviations (3, 1, 1), rotation 1",
     "box": "2-D box, rotation 2",
+    "simplex": "simplex, Shahshahani metric, rotation 2",
     "ten": "Gaussian in ten dimensions, rotation 3",
 }
 
@@ -196,7 +199,7 @@ def draw(case_name: str, count: int, seed: int) -> Draw:
         size = np.sqrt(case.noise * (field**2).mean())
         field = field + size * rng.normal(size=(case.estimates, *field.shape))
         field = field[0] if case.estimates == 1 else field
-    raw = problems.relative_error(problem.field(test), exact)
+    raw = problems.relative_error(problem.field(test), exact, problem.metric, test)
     affine = problems.affine_error(problem, rng)
     share = problems.exact_nonpotentiality(problem, rng)
     return Draw(problem, points, clean, field, test, exact, raw, affine, share)
@@ -211,8 +214,9 @@ def run(case_name: str, count: int, seed: int, projectors: tuple[str, ...]) -> l
         if name.startswith("graph k") and int(name[8:]) >= count:
             continue
         start = time.perf_counter()
-        p = hpml.project(drawn.points, drawn.field, PROJECTORS[name](), measure=measure)
-        error = problems.relative_error(p.at(drawn.test), drawn.exact)
+        metric = drawn.problem.metric
+        p = hpml.project(drawn.points, drawn.field, PROJECTORS[name](), metric, measure)
+        error = problems.relative_error(p.at(drawn.test), drawn.exact, metric, drawn.test)
         seconds = time.perf_counter() - start
         told = (drawn.raw, drawn.affine, p.nonpotentiality, drawn.share)
         rows.append(Row(case_name, count, seed, name, error, *told, seconds))

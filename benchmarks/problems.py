@@ -3,6 +3,11 @@
 The potential is a bowl with waves along the axes of a frame that every seed turns otherwise. On balls and Gaussians the
 swirl rho s(|z|) S z, S skew, is orthogonal to every gradient, so the exact projection is the potential part. On the box
 nothing is, and the exact projection is a polynomial Galerkin solution of `def:proj`.
+
+Under a metric that varies with the point the potential part is M(x)^-1 grad Phi, and <M^-1 grad psi, R>_M is the plain
+product of grad psi and R: a swirl that is orthogonal to gradients without a metric is so under any. On the simplex such
+a swirl follows the level lines of a function that is 0 on the boundary, as replicators in rock-paper-scissors follow
+those of the product of the three probabilities.
 """
 
 from collections.abc import Callable
@@ -11,6 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 import hpml
+from hpml.geometry.metric import Metric
+
+EUCLIDEAN = hpml.Euclidean()
 
 
 class Problem(NamedTuple):
@@ -21,6 +29,7 @@ class Problem(NamedTuple):
     field: Callable[[np.ndarray], np.ndarray]
     direction: Callable[[np.ndarray], np.ndarray]
     measure: object
+    metric: Metric = EUCLIDEAN
 
 
 def skew(dimension: int, rng: np.random.Generator) -> np.ndarray:
@@ -131,9 +140,42 @@ def box(rho: float, seed: int, number: float = 2.5, height: float = 1.0, degree:
     )
 
 
-def relative_error(found: np.ndarray, exact: np.ndarray) -> float:
-    """|found - exact| / |exact| in L2 over the points."""
-    return float(np.sqrt(((found - exact) ** 2).sum() / (exact**2).sum()))
+def disc(rho: float, seed: int, number: float = 2.5, height: float = 1.0) -> Problem:
+    """Uniform in the unit disc, under M(x) = diag(1 + 3 x_0^2, 1)."""
+    gradient = waves(2, number, height, seed)
+    metric = hpml.Varying(lambda x: hpml.Diagonal(1.0 + 3.0 * x[0] ** 2 * np.array([1.0, 0.0])))
+    sample, direction = ball(2, 0.0, seed).sample, lambda z: metric.raise_index(gradient(z), z)
+    field = lambda z: direction(z) + swirl(z, skew(2, np.random.default_rng([seed, 1])), rho)  # noqa: E731
+    return Problem(2, sample, field, direction, hpml.Ball(np.zeros(2)), metric)
+
+
+def simplex(rho: float, seed: int, number: float = 2.5, height: float = 1.0) -> Problem:
+    """Uniform on the simplex of three probabilities, under the Shahshahani metric."""
+    gradient = waves(2, number, height, seed)
+    metric = hpml.Shahshahani(3)
+    way = np.random.default_rng([seed, 1]).normal(size=2)
+    way = 6.0 * way / np.linalg.norm(way)
+
+    def direction(z):
+        return metric.raise_index(gradient(3.0 * z - 1.0), z)
+
+    def field(z):
+        x, y = z.T
+        last = 1.0 - x - y
+        product, slope = x * y * last, np.stack([y * (last - x), x * (last - y)], 1)
+        wave = 1.0 + 0.5 * np.cos(z @ way)
+        up = wave[:, None] * slope - 0.5 * (product * np.sin(z @ way))[:, None] * way
+        return direction(z) + rho * np.stack([-up[:, 1], up[:, 0]], 1)
+
+    return Problem(2, lambda rng, n: rng.dirichlet(np.ones(3), n)[:, :2], field, direction, hpml.Simplices(3), metric)
+
+
+def relative_error(
+    found: np.ndarray, exact: np.ndarray, metric: Metric = EUCLIDEAN, at: np.ndarray | None = None
+) -> float:
+    """|found - exact| / |exact| in L2 over the points, in the metric."""
+    energy = lambda vectors: float(np.sum(metric.inner(vectors, vectors, at)))  # noqa: E731
+    return (energy(found - exact) / energy(exact)) ** 0.5
 
 
 def affine_error(problem: Problem, rng: np.random.Generator, count: int = 20_000) -> float:
@@ -147,13 +189,15 @@ def affine_error(problem: Problem, rng: np.random.Generator, count: int = 20_000
     pairs = d + np.arange(len(i))
     columns[:, i, pairs] = z[:, j]
     columns[:, j, pairs] = z[:, i]
-    columns = columns.reshape(count * d, -1)
-    best = np.linalg.lstsq(columns, problem.field(z).reshape(-1), rcond=None)[0]
-    return relative_error((columns @ best).reshape(count, d), exact)
+    covectors = np.moveaxis(columns, -1, 0)
+    rows = np.moveaxis(problem.metric.whiten_covector(covectors, z), 0, -1).reshape(count * d, -1)
+    best = np.linalg.lstsq(rows, problem.metric.whiten(problem.field(z), z).reshape(-1), rcond=None)[0]
+    return relative_error(problem.metric.raise_index(columns @ best, z), exact, problem.metric, z)
 
 
 def exact_nonpotentiality(problem: Problem, rng: np.random.Generator, count: int = 200_000) -> float:
     """E|R|^2 / E|F|^2 by many points of the measure."""
     z = problem.sample(rng, count)
     F, G = problem.field(z), problem.direction(z)
-    return float(((F - G) ** 2).sum() / (F**2).sum())
+    energy = lambda vectors: float(np.sum(problem.metric.inner(vectors, vectors, z)))  # noqa: E731
+    return energy(F - G) / energy(F)

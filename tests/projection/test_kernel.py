@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,19 @@ def bowl(z):
 
 def relative(found, exact):
     return np.linalg.norm(found - exact) / np.linalg.norm(exact)
+
+
+def stretches(rng, n, d=2):
+    """Positive definite matrices, one a sample."""
+    roots = np.eye(d) + 0.5 * rng.normal(size=(n, d, d))
+    return roots @ roots.swapaxes(1, 2)
+
+
+def block_diagonal(stretch, n, d=2):
+    return np.eye(n * d) if stretch is None else scipy.linalg.block_diag(*stretch)
+
+
+varied = pytest.mark.parametrize("varies", [False, True], ids=["constant metric", "varying metric"])
 
 
 # The prior.
@@ -78,29 +92,55 @@ def test_applied_kernels_equal_their_matrices_and_are_positive(rng, d):
             assert np.linalg.eigvalsh(matrix).min() > -1e-10
 
 
-def test_likelihood_agrees_with_scipy_and_its_derivative_with_differences(rng):
+@varied
+def test_likelihood_agrees_with_scipy_and_its_derivative_with_differences(rng, varies):
     x, f, w = rng.normal(size=(12, 2)), rng.normal(size=(12, 2)), rng.uniform(0.5, 2, size=12)
+    stretch = stretches(rng, 12) if varies else None
     logs = np.log(np.array(HYPER))
     with jax.enable_x64(True):
-        value, slope = evidence._objective(logs, x, f, w, 2)
-        K = np.asarray(pair.log_system(logs, x, w, 2))
+        value, slope = evidence._objective(logs, x, f, w, 2, stretch)
+        P, D = (np.asarray(m) for m in pair.pair_matrices(x, x, HYPER, 2))
+        C = block_diagonal(stretch, 12)
+        K = C @ P @ C + D + np.diag(np.repeat(HYPER.noise * w, 2) + pair.JITTER * (HYPER.gradient + HYPER.rotation))
         reference = -scipy.stats.multivariate_normal(np.zeros(24), K).logpdf(f.reshape(-1))
         assert value == pytest.approx(reference - 12 * np.log(2 * np.pi), rel=1e-9)
         for i in range(5):
             step = np.eye(5)[i] * 1e-5
-            up, down = (evidence._objective(logs + s, x, f, w, 2)[0] for s in (step, -step))
+            up, down = (evidence._objective(logs + s, x, f, w, 2, stretch)[0] for s in (step, -step))
             assert slope[i] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-6)
 
 
-def test_left_out_residuals_equal_refits(rng):
+@varied
+def test_left_out_residuals_equal_refits(rng, varies):
     x, f, w = rng.normal(size=(10, 2)), rng.normal(size=(10, 2)), np.ones(10)
+    stretch = stretches(rng, 10) if varies else None
     with jax.enable_x64(True):
-        whole = pair.condition(x, f, w, HYPER, 2)
+        whole = pair.condition(x, f, w, HYPER, 2, stretch)
         found = np.asarray(pair.left_out_residuals(whole, np.arange(10)))
         for i in range(10):
-            keep = np.arange(10) != i
-            parts = pair.condition(x[keep], f[keep], w[keep], HYPER, 2).parts(x[i : i + 1])
-            np.testing.assert_allclose(found[i], f[i] - (parts.gradient + parts.rotation)[0], atol=1e-8)
+            keep, own = np.arange(10) != i, None if stretch is None else stretch[i : i + 1]
+            rest = None if stretch is None else stretch[keep]
+            parts = pair.condition(x[keep], f[keep], w[keep], HYPER, 2, rest).parts(x[i : i + 1], own)
+            np.testing.assert_allclose(found[i], f[i] - parts.field(own)[0], atol=1e-8)
+
+
+@varied
+@pytest.mark.parametrize("form", ["exact", "features"])
+def test_variances_are_those_of_gaussian_conditioning(rng, form, varies):
+    """Of P and D at new points, from the covariances written out; the potential's falls to nothing it cannot know."""
+    x, f, w, at = rng.normal(size=(12, 2)), rng.normal(size=(12, 2)), np.ones(12), rng.normal(size=(5, 2))
+    stretch, hyper = stretches(rng, 12) if varies else None, HYPER._replace(noise=0.1)
+    with jax.enable_x64(True):
+        make = pair.condition if form == "exact" else spectral.condition_spectral
+        posterior = make(x, f, w, hyper, 2 if form == "exact" else 512, stretch)
+        potential, *found = (np.asarray(part) for part in posterior.variances(at))
+        prior = [np.asarray(m) for m in pair.pair_matrices(at, at, hyper, 2)]
+        P, D = (np.asarray(m) for m in pair.pair_matrices(at, x, hyper, 2))
+        K = np.asarray(pair.log_system(np.log(np.array(hyper)), x, w, 2, stretch))
+    for variance, own, cross in zip(found, prior, (P @ block_diagonal(stretch, 12), D), strict=True):
+        wanted = np.diag(own - cross @ np.linalg.solve(K, cross.T)).reshape(5, 2)
+        np.testing.assert_allclose(variance, wanted, atol=1e-6 if form == "exact" else 0.05)
+    assert (potential > 0).all()
 
 
 def test_the_fitted_noise_is_the_true_noise(rng):
@@ -207,15 +247,17 @@ def test_spectral_features_reproduce_the_kernels(rng):
         np.testing.assert_allclose(turning * variances[k:] @ turning.T, wanted_rotation, atol=0.02)
 
 
-def test_spectral_normal_equations_equal_plain_ridge(rng):
-    """The scalar Gram matrix and the table of combinations against the design matrix written out."""
-    x, f, w = rng.normal(size=(50, 3)), rng.normal(size=(50, 3)), rng.uniform(0.5, 2, size=50)
-    hyper = HYPER._replace(noise=0.1)
+@varied
+def test_spectral_normal_equations_equal_plain_ridge(rng, varies, monkeypatch):
+    """The scalar Gram matrix and the table of combinations against the design matrix written out; rows in two parts."""
+    x, f, w = rng.normal(size=(90, 3)), rng.normal(size=(90, 3)), rng.uniform(0.5, 2, size=90)
+    hyper, stretch = HYPER._replace(noise=0.1), stretches(rng, 90, 3) if varies else None
+    monkeypatch.setattr(spectral, "NUMBERS", 1)
     with jax.enable_x64(True):
-        found = spectral.condition_spectral(x, f, w, hyper, 8)
-        design = np.concatenate(
-            [found.basis.gradients(x), spectral._rotation_features(found.rotations, found.amplitudes, x)], axis=2
-        ).reshape(150, -1)
+        found = spectral.condition_spectral(x, f, w, hyper, 8, stretch, chunk=40)
+        slopes = np.asarray(found.basis.gradients(x)).reshape(270, -1)
+        turning = np.asarray(spectral._rotation_features(found.rotations, found.amplitudes, x)).reshape(270, -1)
+        design = np.concatenate([block_diagonal(stretch, 90, 3) @ slopes, turning], axis=1)
         prior = spectral._prior_precision(found.basis, len(found.rotations), 3, hyper)
     weights = np.repeat(1 / (0.1 * w), 3)
     system = design.T * weights @ design + np.diag(prior)
@@ -305,30 +347,34 @@ def test_dual_form_agrees_in_few_dimensions(rng):
     assert potential.shape == (200,)
 
 
+@varied
 @pytest.mark.parametrize("form", ["exact", "features"])
-def test_balance_is_conditioning_on_orthogonal_moments(rng, form):
+def test_balance_is_conditioning_on_orthogonal_moments(rng, form, varies):
     """The covariance and the gains against Gaussian conditioning written out; the whole field stays as it is."""
     x, f, w, at = rng.normal(size=(20, 2)), rng.normal(size=(20, 2)), np.ones(20), rng.normal(size=(9, 2))
     hyper = HYPER._replace(noise=0.1)
+    stretch, there = (stretches(rng, 20), stretches(rng, 9)) if varies else (None, None)
     with jax.enable_x64(True):
         if form == "exact":
-            posterior = pair.condition(x, f, w, hyper, 2)
+            posterior = pair.condition(x, f, w, hyper, 2, stretch)
         else:
-            posterior = spectral.condition_spectral(x, f, w, hyper, 64)
+            posterior = spectral.condition_spectral(x, f, w, hyper, 64, stretch)
         fields = np.asarray(gradients.potentials(2, None, 0).gradients(at)) / 9
         covariance, gains = posterior.rotation_moments(at, fields)
-        before, step = posterior.parts(at), gains @ np.ones(fields.shape[2])
-        after = posterior.moved_by(step).parts(at)
+        before, step = posterior.parts(at, there), gains @ np.ones(fields.shape[2])
+        after = posterior.moved_by(step).parts(at, there)
+        whole = after.field(there), before.field(there)
         P, D = (np.asarray(m) for m in pair.pair_matrices(at, x, hyper, 2))
         prior = np.asarray(pair.pair_matrices(at, at, hyper, 2)[1])
-        K = np.asarray(pair.log_system(np.log(np.array(hyper)), x, w, 2))
+        K = np.asarray(pair.log_system(np.log(np.array(hyper)), x, w, 2, stretch))
+    P = P @ block_diagonal(stretch, 20)
     flat = fields.reshape(18, -1)
     loose = 1e-6 if form == "exact" else 0.02
     wanted = flat.T @ (prior - D @ np.linalg.solve(K, D.T)) @ flat
     np.testing.assert_allclose(covariance, wanted, atol=loose)
     moved = -P @ np.linalg.solve(K, D.T) @ flat.sum(1)
     np.testing.assert_allclose((after.gradient - before.gradient).reshape(-1), moved, atol=3 * loose)
-    np.testing.assert_allclose(after.gradient + after.rotation, before.gradient + before.rotation, atol=1e-10)
+    np.testing.assert_allclose(*whole, atol=1e-10)
 
 
 def test_noise_does_not_move_constants_between_the_parts(rng):
@@ -483,6 +529,48 @@ def test_a_metric_that_varies_but_does_not_changes_nothing_much(rng):
     fixed = hpml.project(x, field, metric=hpml.Diagonal(m))
     varying = hpml.project(x, field, metric=hpml.Varying(lambda _: hpml.Diagonal(m)))
     assert relative(varying.direction, fixed.direction) < 1e-6
+
+
+def wave(z):
+    """Of -|z|^2 / 2 + sin(2.5 z_0) / 2.5."""
+    return -z + np.cos(2.5 * z) * np.array([1.0, 0.0])
+
+
+def test_a_varying_metric_splits_as_well_as_a_constant_one(rng):
+    """Rotation about the centre of a disc is orthogonal to M(x)^-1 grad psi in M(x), whatever M is."""
+    x, test = ball(rng, 150, 2), ball(rng, 400, 2)
+    metric = hpml.Varying(lambda z: hpml.Diagonal(1 + 3 * z[0] ** 2 * np.array([1.0, 0.0])))
+    exact = metric.raise_index(wave(test), test)
+    field = metric.raise_index(wave(x), x) + 2 * x @ np.array([[0, 1], [-1, 0.0]])
+    p = hpml.project(x, field, metric=metric, measure=hpml.Ball(np.zeros(2)))
+    assert "smooth" in p.method
+    assert relative(p.at(test), exact) < 0.05
+    step = 1e-4 * np.eye(2)
+    slope = np.stack([(p.potential_at(test + e) - p.potential_at(test - e)) / 2e-4 for e in step], 1)
+    assert relative(metric.raise_index(slope, test), p.at(test)) < 1e-5
+
+
+@pytest.mark.parametrize(("projector", "most"), [(KernelProjector(), 0.01), (KernelProjector(exact=200), 0.02)])
+def test_rock_paper_scissors_is_told_from_a_potential_by_replicators(rng, projector, most):
+    """Its replicator field is orthogonal to every Shahshahani gradient under the uniform law of the simplex."""
+    x, test = (rng.dirichlet(np.ones(3), n)[:, :2] for n in (300, 400))
+    metric = hpml.Shahshahani(3)
+    turn = lambda z: np.stack([1 - 3 * z[:, 1], 3 * z[:, 0] - 1], 1)  # noqa: E731
+    exact = metric.raise_index(wave(3 * test), test)
+    p = hpml.project(x, metric.raise_index(wave(3 * x) + turn(x), x), projector, metric)
+    assert relative(p.at(test), exact) < most
+
+
+def test_deviations_under_a_varying_metric_are_those_of_its_gradients(rng):
+    """In the caller's coordinates at each point: a field that a metric makes small somewhere is known well there."""
+    x = ball(rng, 100, 2)
+    metric = hpml.Varying(lambda z: hpml.Diagonal(np.array([1.0, 1.0]) * (1.0 if z[0] < 0 else 100.0)))
+    noisy = metric.raise_index(bowl(x) + 0.2 * rng.normal(size=x.shape), x)
+    for method in ("smooth", "direct"):
+        said = hpml.project(x, noisy, KernelProjector(method=method), metric).predict(
+            np.array([[-0.5, 0.0], [0.5, 0.0]])
+        )
+        assert np.all(said.direction_std[1] < 0.1 * said.direction_std[0])
 
 
 def test_replicator_field_of_a_potential_is_a_shahshahani_gradient(rng):

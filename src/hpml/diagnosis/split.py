@@ -72,7 +72,7 @@ def split_samples(
         w = None if data.weights is None else data.weights[rows]
         projection = project(X[rows], data.field[..., rows, :], projector, metric, measure, w, key)
         direction, potential = np.asarray(projection.at(X)), np.asarray(projection.potential_at(X))
-        share = _tested(samples, metric, projection, train, direction)
+        share = _tested(samples, metric, measure, key, projection, train, direction)
         notes = (f"The potential is fitted to {fitted:,} samples and tested on the {n - fitted:,} others.",)
     total = float(samples.weights @ np.asarray(metric.inner(samples.field, samples.field, samples.points)))
     noise = (share.noise or 0.0) * total
@@ -81,7 +81,15 @@ def split_samples(
     return Split(share, direction, potential, energy, projection.method, notes)
 
 
-def _tested(samples: Samples, metric: Metric, projection: Projection, train: np.ndarray, direction: np.ndarray):
+def _tested(
+    samples: Samples,
+    metric: Metric,
+    measure: Measure,
+    key: Any,
+    projection: Projection,
+    train: np.ndarray,
+    direction: np.ndarray,
+) -> NonPotentiality:
     """What `hpml.nonpotentiality` gives, from one fit and the samples that it has not seen."""
     first = np.empty(samples.count, int)
     first[samples.rows] = np.arange(len(samples.rows))  # any given sample of each distinct point
@@ -91,16 +99,16 @@ def _tested(samples: Samples, metric: Metric, projection: Projection, train: np.
     test = ~train
     rng = np.random.default_rng(0)
     beside = energy_beside(samples, train, test, metric)
-    estimate, low, high, beside_share = held_out_share(
-        top[test], bottom[test], beside, samples.weights[test], 1000, LEVEL, rng
-    )
+    counted = measure_weights(samples.take(np.flatnonzero(test)), metric, measure, key)
+    estimate, low, high, beside_share = held_out_share(top[test], bottom[test], beside, counted, 1000, LEVEL, rng)
     seen = identifiability(samples.points, metric)
     return NonPotentiality(
         estimate=estimate,
         low=low,
         high=high,
         noise=None if noise is None else float(np.clip(noise / observed, 0.0, 1.0)) if observed > 0 else 0.0,
-        identifiable=seen.share * (1.0 - beside_share),
+        loops=seen.share,
+        beside=beside_share,
         in_sample=projection.nonpotentiality,
         witness=witness_of(samples, metric),
         warning=limit_of(seen, beside_share),

@@ -2,7 +2,6 @@
 
 from hpml.diagnosis.result import Diagnosis
 from hpml.projection.identifiability import NOTHING
-from hpml.projection.nonpotentiality import BESIDE
 
 LITTLE = 0.05  # a share of circulation that needs no treatment
 TURNING = 0.1  # of the field's linear change: more than this is no hill, however small the change
@@ -49,7 +48,7 @@ def headline(found: Diagnosis) -> str:
 
 def identified(found: Diagnosis) -> bool:
     """Whether the samples close loops, which alone show circulation; whether they are many is for `enough` to say."""
-    return found.nonpotentiality.identifiable >= NOTHING or found.nonpotentiality.warning == BESIDE
+    return found.nonpotentiality.loops >= NOTHING
 
 
 def enough(found: Diagnosis, factor: float = TOO_FEW) -> bool:
@@ -70,7 +69,7 @@ def settled(found: Diagnosis) -> bool:
 def limits_of(found: Diagnosis, noise_known: bool) -> tuple[str, ...]:
     """What the samples cannot tell, a sentence each."""
     share, said = found.nonpotentiality, []
-    if not identified(found) or (share.warning == BESIDE and enough(found)):
+    if share.warning and (not identified(found) or enough(found)):
         said.append(share.warning)
     elif share.identifiable < 0.5 and enough(found):
         said.append("The samples close few loops, so circulation shows in part only.")

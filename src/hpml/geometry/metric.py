@@ -79,6 +79,10 @@ class Metric(eqx.Module):
         if self.dimension not in (None, dimension):
             raise ValueError(f"The metric is made for dimension {self.dimension}, the points have {dimension}.")
 
+    def check_points(self, points: Float[Array, "n d"]) -> None:
+        """Raise a `ValueError` where the metric is made for other points."""
+        self.check(points.shape[1])
+
 
 class Euclidean(Metric):
     """M = I."""
@@ -229,6 +233,9 @@ class LowRank(Metric):
         return self._stretch(covectors / self.diagonal**0.5, (1.0 + self.spectrum) ** -0.5)
 
 
+OFF_SIMPLEX = 1e-4  # what half precision makes of probabilities, and some sums of them
+
+
 def simplex_sizes(sizes: Any) -> tuple[int, ...]:
     """The number of actions of each simplex."""
     given = (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
@@ -263,6 +270,20 @@ class Shahshahani(Metric):
     def dimension(self) -> int | None:
         """See `Metric.dimension`."""
         return sum(self.sizes) - len(self.sizes)
+
+    def check_points(self, points):
+        """See `Metric.check_points`: they are probabilities, up to rounding."""
+        super().check_points(points)
+        start = 0
+        for K in self.sizes:
+            block = np.asarray(points)[:, start : start + K - 1]
+            least = np.minimum(block.min(-1), 1.0 - block.sum(-1))
+            if least.min() < -OFF_SIMPLEX:
+                raise ValueError(
+                    f"Under the Shahshahani metric points are probabilities without each simplex's last one: that of "
+                    f"row {int(least.argmin())} has an entry of {least.min():.2g}."
+                )
+            start += K - 1
 
     def _blocks(self, vectors, at):
         if at is None:
@@ -364,13 +385,22 @@ class Varying(Metric):
     def _each(self, verb: str, vectors, at):
         if at is None:
             raise ValueError("This metric varies with the point: pass the points as `at`.")
-        vectors, at = np.broadcast_arrays(np.asarray(vectors, np.float64), np.asarray(at, np.float64))
-        rows, points = vectors.reshape(-1, vectors.shape[-1]), at.reshape(-1, at.shape[-1])
+        vectors, at = np.asarray(vectors, np.float64), np.asarray(at, np.float64)
+        vectors = np.broadcast_to(vectors, np.broadcast_shapes(vectors.shape, at.shape))
+        points = at.reshape(-1, at.shape[-1])
+        # Vectors along leading axes share their points, and so the metric there.
+        if at.ndim < vectors.ndim and vectors.shape[vectors.ndim - at.ndim :] == at.shape:
+            rows = vectors.reshape(-1, *points.shape)
+        else:
+            points = np.broadcast_to(at, vectors.shape).reshape(-1, at.shape[-1])
+            rows = vectors.reshape(1, *points.shape)
         diagonals = self._diagonals(points)
         if diagonals is not None:
             return np.asarray(getattr(diagonals, verb)(rows)).reshape(vectors.shape)
-        out = [np.asarray(getattr(self._metric_at(x), verb)(u)) for u, x in zip(rows, points, strict=True)]
-        return np.stack(out).reshape(vectors.shape) if out else np.empty(vectors.shape)
+        out = np.empty(rows.shape)
+        for i, x in enumerate(points):
+            out[:, i] = getattr(self._metric_at(x), verb)(rows[:, i])
+        return out.reshape(vectors.shape)
 
     def lower(self, vectors, at=None):
         """See `Metric.lower`."""

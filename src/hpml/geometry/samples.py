@@ -19,6 +19,7 @@ from hpml.geometry.metric import Euclidean, Metric
 
 # Squares of anything smaller or larger leave the range of float64.
 SMALL, LARGE = 1e-140, 1e140
+DRAWN = 1 << 26  # numbers drawn from a measure in many dimensions: half a gigabyte
 FAINT = 1e-15  # share of the largest weight below which a sample counts for nothing: sums would not see it
 
 Sampler: TypeAlias = Callable[[Any, int], Array]
@@ -90,7 +91,7 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
         raise ValueError(f"A projection needs at least two points, got {n}: collect more samples.")
     if d < 1:
         raise ValueError("points has no columns: every sample needs at least one coordinate.")
-    metric.check(d)
+    metric.check_points(X)
     _check_size(X - X[0], "The spread of points")
     _check_size(F, "field")
     w = np.full(n, 1.0 / n) if weights is None else as_finite(weights, "weights")
@@ -172,10 +173,14 @@ def _check_size(values: np.ndarray, name: str) -> None:
 def draw_measure(
     measure: Measure, samples: Samples, key: Any, count: int
 ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
-    """Points and weights of the measure mu: the samples themselves, a domain's uniform law, or a sampler's draws."""
+    """Points and weights of the measure mu: the samples themselves, a domain's uniform law, or a sampler's draws.
+
+    `count` of these, or as many as memory has room for.
+    """
     if measure is None:
         return samples.points, samples.weights
     draw = measure.spread if isinstance(measure, Domain) else measure
+    count = min(count, max(DRAWN // samples.dimension, 256))
     given = (jax.random.key(0) if key is None else key, count)
     if not callable(draw) or not _takes(draw, given):
         raise ValueError("measure must be None, a domain such as hpml.Ball(...), or a function (key, count) -> points.")

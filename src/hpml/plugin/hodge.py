@@ -119,8 +119,9 @@ def hodge_projection(
         if residual == "adjust":
             jax.eval_shape(lambda p: history_init(p, history), params)  # refuses what no mode can work with
             return _apart(HodgeState(None, None, None, change, diagnostics, lengths))
-        # One more row where the sample before the newest is needed and may not be kept.
-        spare = refresh + probes + (residual == "optimistic" and (keep != "recent" or probes > 0))
+        # A fit's rows and the kept ones are at most two histories. One more row where the sample before the newest is
+        # needed and may not be kept.
+        spare = min(refresh + probes, history + 1) + (residual == "optimistic" and (keep != "recent" or probes > 0))
         latest = treat.latest(params, keep)
         like = jax.eval_shape(lambda p: treat.packed(leaf_metric(metric, p), latest, p, p)[0], params)
         ring = history_init(like, history, keep, spare, seed, latest)

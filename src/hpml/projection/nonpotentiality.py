@@ -19,6 +19,7 @@ from hpml.geometry.arrays import Array, as_key
 from hpml.geometry.metric import Euclidean, Metric
 from hpml.geometry.samples import Measure, Samples, gather_samples
 from hpml.projection.identifiability import NOTHING, Identifiability, identifiability
+from hpml.projection.measure import measure_weights
 from hpml.projection.project import project
 from hpml.projection.projector import Projector
 from hpml.projection.witness import Witness, witness_of
@@ -40,8 +41,9 @@ class NonPotentiality(eqx.Module):
 
     - `estimate`: held out, noise taken out where it is known, in [0, 1]; `low`, `high`: its bootstrap interval.
     - `noise`: the share of the observed field's energy that is noise; None where nothing tells.
-    - `identifiable`: how much of the sample set can show circulation, in [0, 1], times the share of the field that lies
-      in the directions of the other samples; `warning` says what to do when it is nothing, and is empty otherwise.
+    - `loops`: how much of the sample set can show circulation, in [0, 1]; `beside`: the share of the field that lies
+      beside the directions of the other samples, of which nothing is known; `identifiable`: what both leave. `warning`
+      says what to do when that is nothing, and is empty otherwise.
     - `in_sample`: the same share at the samples that were fitted.
     - `witness`: the rotation that shows without any fit.
     """
@@ -50,10 +52,16 @@ class NonPotentiality(eqx.Module):
     low: float
     high: float
     noise: float | None
-    identifiable: float
+    loops: float
+    beside: float
     in_sample: float
     witness: Witness
     warning: str = eqx.field(static=True)
+
+    @property
+    def identifiable(self) -> float:
+        """How much of the circulation the samples can show, in [0, 1]."""
+        return self.loops * (1.0 - self.beside)
 
 
 def nonpotentiality(
@@ -76,7 +84,7 @@ def nonpotentiality(
 
     With two estimates of the field, the noise drops out of the product of the two residuals, E<R_a, R_b>; with repeated
     points, or without either, what the projector reports as noise is taken off, if it reports any.
-    `measure` goes to the projector; the energies are averages over the samples.
+    Under a `measure` each sample stands for the share of it that is closest to it.
     """
     if not isinstance(folds, int | np.integer) or folds < 2:
         raise ValueError(f"folds must be an integer of at least 2, got {folds}.")
@@ -97,17 +105,19 @@ def nonpotentiality(
     if samples.count < 4:  # a fold would leave fewer than the two points that a projection needs
         whole_share, warning = whole.nonpotentiality, limit_of(seen, 0.0)
         _warn(warning)
-        return NonPotentiality(whole_share, 0.0, 1.0, share, seen.share, whole_share, witness, warning)
+        return NonPotentiality(whole_share, 0.0, 1.0, share, seen.share, 0.0, whole_share, witness, warning)
 
     direction, beside = _cross_fit(
         points, field, projector, metric, measure, weights, samples, min(folds, samples.count), rng, key
     )
     energies = residual_energies(samples, direction, metric, noise or 0.0)
-    estimate, low, high, beside_share = held_out_share(*energies, beside, samples.weights, resamples, level, rng)
+    counted = measure_weights(samples, metric, measure, key)
+    estimate, low, high, beside_share = held_out_share(*energies, beside, counted, resamples, level, rng)
     warning = limit_of(seen, beside_share)
     _warn(warning)
-    told = seen.share * (1.0 - beside_share)
-    return NonPotentiality(estimate, low, high, share, told, whole.nonpotentiality, witness, warning)
+    return NonPotentiality(
+        estimate, low, high, share, seen.share, beside_share, whole.nonpotentiality, witness, warning
+    )
 
 
 def held_out_share(

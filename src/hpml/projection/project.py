@@ -14,8 +14,6 @@ from hpml.projection.discrete.flow import EdgeFlow
 from hpml.projection.projector import Energy, Fit, Prediction, Projector, check_projector
 from hpml.projection.projectors.kernel import KernelProjector
 
-DRAWN = 1 << 26  # numbers drawn from a measure in many dimensions: half a gigabyte
-
 
 class Projection(eqx.Module):
     """A field split into its closest metric gradient and the residual, at the caller's samples.
@@ -165,7 +163,6 @@ def _enter_chart(samples: Samples, metric: Metric, measure: Measure) -> tuple[Ch
     given = measure
 
     def below(key: Any, count: int) -> Any:
-        count = min(count, max(DRAWN // samples.dimension, 256))
         return chart.encode_points(draw_measure(given, samples, key, count)[0])
 
     return chart, inner, Euclidean(), below

@@ -43,6 +43,22 @@ class Scaling(eqx.Module):
             return self.restore(gradients)
         return np.asarray(self.metric.raise_index(self.covectors(gradients), points))
 
+    def factors(self, points: Array) -> np.ndarray | None:
+        """B with |B h| the scaled length of the metric gradient of a scaled gradient h, (n, d, d); None for B = I.
+
+        Where the metric varies, B = W(x)^-T W^T, and B^T B h is the scaled metric gradient itself.
+        """
+        if self.metric.constant:
+            return None
+        columns = self.covectors(np.eye(points.shape[-1])) / self.size
+        everywhere = np.broadcast_to(columns[:, None], (len(columns), *points.shape))
+        return np.moveaxis(np.asarray(self.metric.whiten_covector(everywhere, points)), 0, -1)
+
+    def stretch(self, points: Array) -> np.ndarray | None:
+        """C = B^T B, which makes the scaled metric gradient of a scaled gradient, (n, d, d); None for C = I."""
+        B = self.factors(points)
+        return None if B is None else B.swapaxes(-1, -2) @ B
+
     @property
     def energy(self) -> float:
         """The potential's unit."""

@@ -36,7 +36,7 @@ from hpml.projection.smooth.balance import balance
 from hpml.projection.smooth.dual import DualFit, empty_dual, fit_dual
 from hpml.projection.smooth.evidence import FEW, fit_hyper
 from hpml.projection.smooth.gradients import GradientFit, potentials, regress_gradients
-from hpml.projection.smooth.pair import PairPosterior, Parts, condition, left_out_residuals
+from hpml.projection.smooth.pair import PairPosterior, Parts, condition, left_out_residuals, stretched
 from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectral
 
 # Fourier features of the second step; twice as many did not lower the error for a rotation on a square.
@@ -80,20 +80,19 @@ class KernelFit(Fit):
     def potential(self, points):
         """See `Fit.potential`."""
         with jax.enable_x64(True):
-            u = self.scaling.points(np.asarray(points, np.float64))
-            total = self.correction.potential(u)
+            points = np.asarray(points, np.float64)
+            total = self.correction.potential(self.scaling.points(points))
             if self.posterior is not None:
-                total = total + evaluate(self.posterior, u).potential
+                total = total + evaluate(self.posterior, self.scaling, points).potential
             return total * self.scaling.energy - self.gauge
 
     def direction(self, points):
         """See `Fit.direction`."""
         with jax.enable_x64(True):
             points = np.asarray(points, np.float64)
-            u = self.scaling.points(points)
-            total = self.correction.gradient(u)
+            total = self.correction.gradient(self.scaling.points(points))
             if self.posterior is not None:
-                total = total + evaluate(self.posterior, u).gradient
+                total = total + evaluate(self.posterior, self.scaling, points).gradient
             return self.scaling.metric_gradient(total, points)
 
     def smooth_field(self, points: Float[Array, "q d"]) -> Float[Array, "q d"] | None:
@@ -122,26 +121,27 @@ class KernelFit(Fit):
         points = np.asarray(points, np.float64)
         with jax.enable_x64(True):
             u = self.scaling.points(points)
+            axes = np.broadcast_to(np.eye(u.shape[1])[:, None], (u.shape[1], *u.shape))
+            of_gradients = np.linalg.norm(self.scaling.metric_gradient(axes, points), axis=0)
             potential_var, gradient_var = (np.asarray(v) for v in self.correction.variances(u))
             direction = self.direction(points)
             if self.posterior is None:
                 residual = np.zeros_like(direction)
-                residual_var = np.full_like(gradient_var, self.correction.loss / self.samples.dimension)
+                of_vectors = np.linalg.norm(self.scaling.metric.unwhiten(axes, points), axis=0) * self.scaling.size
+                residual_var = of_vectors**2 * self.correction.loss / self.samples.dimension
             else:
                 more = [_chunked(lambda v, i=i: self.posterior.variances(v)[i], u, 256) for i in range(3)]
-                field = smooth_field(self.posterior, self.scaling, points)
-                residual = field - direction
-                residual_var = gradient_var + more[2]
+                residual = smooth_field(self.posterior, self.scaling, points) - direction
+                of_vectors = np.linalg.norm(self.scaling.restore(axes), axis=0)
+                residual_var = gradient_var * of_gradients**2 + more[2] * of_vectors**2
                 potential_var, gradient_var = potential_var + more[0], gradient_var + more[1]
-            stretch = np.linalg.norm(self.scaling.restore(np.eye(u.shape[1])) / self.scaling.size, axis=0)
-            size = self.scaling.size * stretch
             return Prediction(
                 self.potential(points),
                 direction,
                 residual,
                 np.sqrt(potential_var) * self.scaling.energy,
-                np.sqrt(gradient_var) * size,
-                np.sqrt(residual_var) * size,
+                np.sqrt(gradient_var) * of_gradients,
+                np.sqrt(residual_var),
             )
 
 
@@ -247,17 +247,16 @@ class KernelProjector(Projector):
             known = samples.noise / samples.dimension / scaling.size**2 / float(samples.weights @ inflation), freedom
         regress = self._regressor(samples, metric, scaling)
 
-        posterior, left_out = None, np.inf
+        posterior, rows, errors = None, None, None
         if self.method != "direct" and np.any(f):
-            posterior, left_out = self._smooth(x, f, inflation, samples, known)
+            posterior, rows, errors = self._smooth(x, f, samples, scaling, known)
         noise = 0.0 if posterior is None else float(posterior.hyper.noise) / float((f**2).mean())
         if many and noise > SHAKEN and self.method == "auto":
             # n = 40, d = 36, signal to noise 3: error .6 at new points; the exact form .98, plain gradients .79.
             return self._fit_dual(samples, scaling)
-        if posterior is not None and self.method == "auto" and samples.count >= FEWEST:
-            some = samples.take(np.random.default_rng(1).permutation(samples.count)[:ENOUGH])
-            if not left_out < regress(some.points, some.field, some.weights).loss:
-                posterior = None
+        choose = posterior is not None and self.method == "auto" and samples.count >= FEWEST
+        if choose and not self._predicts_better(rows, errors, samples, scaling, regress):
+            posterior = None
 
         points, weights = draw_measure(measure, samples, key, self._draws(samples.dimension))
         if posterior is None:
@@ -267,15 +266,14 @@ class KernelProjector(Projector):
             method = "direct regression onto gradients" + ("" if measure is None else " at the samples")
         else:
             u = scaling.points(points)
-            # Clean samples alone leave the split to the prior, which beats their sampling error; and only under a
-            # constant metric are gradients the posterior's.
-            if (noise > NOISY or measure is not None) and metric.constant:
+            # Clean samples alone leave the split to the prior, which beats their sampling error.
+            if noise > NOISY or measure is not None:
                 some = np.random.default_rng(1).permutation(len(u))[:ENOUGH]
                 share = weights[some] / weights[some].sum()
-                posterior = balance(posterior, u[some], share, evaluate(posterior, u[some]).rotation)
-            first = evaluate(posterior, u)
-            field_at = scaling.restore(first.gradient + first.rotation)
-            rest = field_at - scaling.metric_gradient(first.gradient, points)
+                posterior = balance(posterior, u[some], share, evaluate(posterior, scaling, points[some]).rotation)
+            first = evaluate(posterior, scaling, points)
+            rest = scaling.restore(first.rotation)
+            field_at = scaling.metric_gradient(first.gradient, points) + rest
             correction = regress(points, rest, weights, float(posterior.hyper.length_gradient))
             gradient_at = first.gradient + correction.gradient(u)
             method = f"smooth fit ({_form(posterior, samples.count)}), then projection"
@@ -284,7 +282,7 @@ class KernelProjector(Projector):
         potential = np.asarray(correction.potential(x))
         if posterior is not None:
             if measure is not None:  # the parts above are at the measure's points
-                first = evaluate(posterior, x)
+                first = evaluate(posterior, scaling, samples.points)
                 at_samples = first.gradient + correction.gradient(x)
                 direction = scaling.metric_gradient(at_samples, samples.points)
             potential = potential + first.potential
@@ -302,32 +300,50 @@ class KernelProjector(Projector):
         """The largest n d for the exact posterior."""
         return self.exact if dimension <= FEW else LARGER * self.exact
 
-    def _smooth(self, x, f, inflation, samples, known):
-        """The posterior and its mean squared error at left-out samples, both scaled."""
+    def _smooth(self, x, f, samples, scaling, known):
+        """The posterior, some rows, and its errors there without having seen them, scaled."""
         n, d = x.shape
         order = np.random.default_rng(0).permutation(n)
-        hyper = fit_hyper(x[order], f[order], inflation[order], samples.ambient, known, max(self.subset // d, 16))
+        inflation, stretch = samples.inflation, scaling.stretch(samples.points)
+
+        def of(rows):
+            return x[rows], f[rows], inflation[rows], None if stretch is None else stretch[rows]
+
+        points, field, inflated, stretches = of(order)
+        few = max(self.subset // d, 16)
+        hyper = fit_hyper(points, field, inflated, samples.ambient, known, few, stretches)
+
+        def exact(rows):
+            points, field, inflated, stretches = of(rows)
+            return condition(points, field, inflated, hyper, samples.ambient, stretches)
+
         most = self._most(d)
         if n * d <= most:
-            posterior = condition(x, f, inflation, hyper, samples.ambient)
+            posterior = exact(np.arange(n))
             rows = order[: min(n, 128, max(JUDGED // d, 16))]
-            error = np.asarray(left_out_residuals(posterior, rows))
-            weights = samples.weights[rows] / samples.weights[rows].sum()
-            return posterior, float((weights[:, None] * error**2).sum())
+            return posterior, rows, np.asarray(left_out_residuals(posterior, rows))
         # Features take every sample, which averages noise; a subset is fitted exactly, which is sharper without noise.
         out, rest = order[: min(2000, n // 10)], order[min(2000, n // 10) :]
-        few = rest[: max(most // d, 8)]
-        candidates: list[PairPosterior | SpectralPosterior] = [
-            condition(x[few], f[few], inflation[few], hyper, samples.ambient)
-        ]
+        candidates: list[PairPosterior | SpectralPosterior] = [exact(rest[: max(most // d, 8)])]
         if d <= MANY:
-            candidates.append(condition_spectral(x[rest], f[rest], inflation[rest], hyper, self.frequencies))
-        weights = samples.weights[out] / samples.weights[out].sum()
-        there = [evaluate(candidate, x[out]) for candidate in candidates]
-        errors = [f[out] - parts.gradient - parts.rotation for parts in there]
-        losses = [float((weights[:, None] * error**2).sum()) for error in errors]
-        best = int(np.argmin(losses))
-        return candidates[best], losses[best]
+            points, field, inflated, stretches = of(rest)
+            candidates.append(condition_spectral(points, field, inflated, hyper, self.frequencies, stretches))
+        there = [evaluate(candidate, scaling, samples.points[out]) for candidate in candidates]
+        errors = [f[out] - np.asarray(parts.field(of(out)[3])) for parts in there]
+        best = int(np.argmin([samples.weights[out] @ (error**2).sum(1) for error in errors]))
+        return candidates[best], out, errors[best]
+
+    def _predicts_better(self, rows, errors, samples, scaling, regress) -> bool:
+        """Whether the smooth fit's errors at some rows that it has not seen are smaller than those of gradients alone.
+
+        As lengths in scaled coordinates, also where the metric varies: noise at a simplex's edge has any length in it.
+        """
+        others = np.setdiff1d(np.random.default_rng(1).permutation(samples.count)[:ENOUGH], rows)
+        some = samples.take(np.concatenate([rows, others])[:ENOUGH])
+        found = regress(some.points, some.field, some.weights).left_out[: len(rows)]
+        points = samples.points[rows]
+        gradients = scaling.vectors(samples.field[rows]) - stretched(found, scaling.stretch(points))
+        return bool(samples.weights[rows] @ ((errors**2).sum(1) - (np.asarray(gradients) ** 2).sum(1)) < 0)
 
     def _regressor(self, samples, metric, scaling):
         """Gradient regression of a field given at points, with the varying metric's factors where there are any."""
@@ -340,9 +356,7 @@ class KernelProjector(Projector):
             if metric.constant:
                 return regress_gradients(u, scaling.vectors(field), weights, lengths, WAVES, folds=self.folds)
             target = np.asarray(metric.whiten(field, points)) / scaling.size
-            columns = [scaling.covectors(np.broadcast_to(e, u.shape)) for e in np.eye(u.shape[1])]
-            factors = np.stack([np.asarray(metric.whiten_covector(c, points)) for c in columns], -1) / scaling.size
-            return regress_gradients(u, target, weights, lengths, WAVES, factors, folds=self.folds)
+            return regress_gradients(u, target, weights, lengths, WAVES, scaling.factors(points), folds=self.folds)
 
         return regress
 
@@ -435,13 +449,14 @@ _fit_dual_host = jax.jit(
 
 def smooth_field(posterior: PairPosterior | SpectralPosterior, scaling: Scaling, points: Array) -> np.ndarray:
     """The smooth fit of the whole field, in the caller's coordinates."""
-    parts = evaluate(posterior, scaling.points(points))
-    return scaling.restore(parts.gradient + parts.rotation)
+    parts = evaluate(posterior, scaling, points)
+    return scaling.metric_gradient(parts.gradient, points) + scaling.restore(parts.rotation)
 
 
-def evaluate(posterior: PairPosterior | SpectralPosterior, u: np.ndarray, size: int = 4096) -> Parts:
-    """The parts at many points, some at a time."""
-    found = [jax.tree.map(np.asarray, posterior.parts(u[i : i + size])) for i in range(0, max(len(u), 1), size)]
+def evaluate(posterior: PairPosterior | SpectralPosterior, scaling: Scaling, points: Array, size: int = 4096) -> Parts:
+    """The parts at many points in the caller's coordinates, some at a time."""
+    some = [points[i : i + size] for i in range(0, max(len(points), 1), size)]
+    found = [jax.tree.map(np.asarray, posterior.parts(scaling.points(x), scaling.stretch(x))) for x in some]
     return Parts(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
 

@@ -10,7 +10,7 @@ import scipy.optimize
 import scipy.spatial
 import scipy.stats
 
-from hpml.projection.smooth.pair import Hyper, log_system, pull_back
+from hpml.projection.smooth.pair import Hyper, Stretch, log_system, pull_back
 
 # In units of the scaled points and field. A length of 30 is affine to the eye; a noise of 2 is all noise.
 LOWER = Hyper(0.05, 0.05, 1e-5, 1e-7, 1e-8)
@@ -33,12 +33,14 @@ def fit_hyper(
     ambient: int,
     noise: tuple[float, float] | None,
     subset: int,
+    stretch: Stretch = None,
 ) -> Hyper:
     """Hyperparameters by marginal likelihood, from `subset` of the samples.
 
     - `noise`: its variance as replicates have it, and how many free numbers that is from: few say little, and the
       samples decide within what they leave open. None without replicates.
     - `inflation` scales the noise variance of each sample (fewer replicates, more noise). The samples come shuffled.
+    - `stretch`: of each sample, where the metric varies; see `pair.py`.
     """
     lower, upper = np.log(np.array(LOWER)), np.log(np.array(UPPER))
     # A field that turns within the gap between samples cannot be told from noise, and would soak it up.
@@ -51,9 +53,9 @@ def fit_hyper(
         lower[-1], upper[-1] = np.log(np.clip(variance / open_to, LOWER.noise, UPPER.noise))
 
     def best(m: int, *starts: Hyper) -> Hyper:
-        data = points[:m], field[:m], inflation[:m]
-        found = [_maximise(*data, ambient, start, lower, upper) for start in starts]
-        least = min(found, key=lambda logs: _objective(logs, *data, ambient)[0]) if len(found) > 1 else found[0]
+        data = points[:m], field[:m], inflation[:m], ambient, None if stretch is None else stretch[:m]
+        found = [_maximise(data, start, lower, upper) for start in starts]
+        least = min(found, key=lambda logs: _objective(logs, *data)[0]) if len(found) > 1 else found[0]
         return _hyper(least)
 
     dimension = points.shape[1]
@@ -69,12 +71,12 @@ def _hyper(logs: np.ndarray) -> Hyper:
     return Hyper(*(float(v) for v in np.exp(logs)))
 
 
-def _maximise(points, field, inflation, ambient, start, lower, upper) -> np.ndarray:
+def _maximise(data, start, lower, upper) -> np.ndarray:
     """The logarithms of the hyperparameters at a local maximum of the likelihood, within bounds."""
     return scipy.optimize.minimize(
         _objective,
         np.clip(np.log(np.array(start)), lower, upper),
-        args=(points, field, inflation, ambient),
+        args=data,
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(lower, upper, strict=True)),
@@ -82,14 +84,14 @@ def _maximise(points, field, inflation, ambient, start, lower, upper) -> np.ndar
     ).x
 
 
-def _objective(logs, points, field, inflation, ambient) -> tuple[float, np.ndarray]:
+def _objective(logs, points, field, inflation, ambient, stretch=None) -> tuple[float, np.ndarray]:
     """-log p(field) and its derivative.
 
     -log p = z^T K^-1 z / 2 + log det K / 2, whose derivative by K is (K^-1 - a a^T) / 2 with a = K^-1 z. LAPACK's
     inverse from the factor costs a third of what differentiating the factorisation does.
     """
     z = field.reshape(-1)
-    K = np.array(log_system(logs, points, inflation, ambient), order="F")
+    K = np.array(log_system(logs, points, inflation, ambient, stretch), order="F")
     L, failed = scipy.linalg.lapack.dpotrf(K, lower=1, overwrite_a=1)
     if failed:
         return 1e10, np.zeros_like(logs)
@@ -97,4 +99,6 @@ def _objective(logs, points, field, inflation, ambient) -> tuple[float, np.ndarr
     value = 0.5 * z @ a + np.log(np.diag(L)).sum()
     inverse, _ = scipy.linalg.lapack.dpotri(L, lower=1)
     inverse = np.tril(inverse) + np.tril(inverse, -1).T
-    return float(value), np.asarray(pull_back(logs, points, inflation, ambient, 0.5 * (inverse - np.outer(a, a))))
+    return float(value), np.asarray(
+        pull_back(logs, points, inflation, ambient, 0.5 * (inverse - np.outer(a, a)), stretch)
+    )

@@ -91,13 +91,17 @@ def potentials(dimension: int, length: float | None, frequencies: int, seed: int
 
 
 class GradientFit(eqx.Module):
-    """Coefficients on a basis of potentials; `covariance` is theirs when the residual acts as noise."""
+    """Coefficients on a basis of potentials; `covariance` is theirs when the residual acts as noise.
+
+    `left_out` is the gradient at the samples from fits that had not seen them, `loss` the weighted square of what it
+    leaves.
+    """
 
     basis: Potentials
     coefficients: Float[Array, " k"]
     covariance: Float[Array, "k k"]
+    left_out: Float[Array, "n d"]
     loss: float
-    zero_loss: float
 
     def potential(self, u: Float[Array, "q d"]) -> Float[Array, " q"]:
         """The fitted potential."""
@@ -211,14 +215,12 @@ def regress_gradients(
     k = basis.size
     system = grams.sum(0) + penalty * np.eye(k)
     side = sides.sum(0)
-    agreement = np.zeros(n)
+    there = np.zeros_like(target)
     for number in range(folds):
         rows = np.flatnonzero(fold == number)
         left = np.linalg.solve(system - grams[number], side - sides[number])
-        there = _gradient_of(basis, left, u[rows])
-        if factors is not None:
-            there = np.einsum("nij,nj->ni", factors[rows], there)
-        agreement[rows] = (target[rows] * there).sum(1)
+        there[rows] = _gradient_of(basis, left, u[rows])
+    agreement = (target * (there if factors is None else np.einsum("nij,nj->ni", factors, there))).sum(1)
     mean = weights @ agreement
     # Where there is no gradient, the agreement is a sum over pairs of rows, each of which counts for both: twice the
     # variance of a sum over rows. Each row is compared with the mean of the others: a heavy one proves nothing. Nor is
@@ -226,7 +228,7 @@ def regress_gradients(
     apart = (agreement - mean) / np.maximum(1.0 - weights, 1e-12)
     variance = 2.0 * min(weights**2 @ apart**2, weights**2 @ agreement**2)
     found_something = mean > SIGNIFICANCE * np.sqrt(variance)
-    loss = loss if found_something else zero
+    loss, there = (loss, there) if found_something else (zero, np.zeros_like(there))
     inverse = np.linalg.inv(system)
     # Where the answer is nothing, the candidate that lost still says how far off nothing may be.
     coefficients = np.linalg.solve(system, side) if found_something else np.zeros(k)
@@ -234,4 +236,4 @@ def regress_gradients(
     # 1/n_effective.
     effective = 1.0 / float((weights**2).sum())
     covariance = inverse * float(loss) / d / effective
-    return GradientFit(basis, coefficients, covariance, float(loss), zero)
+    return GradientFit(basis, coefficients, covariance, there, float(loss))

@@ -12,10 +12,15 @@ Kernels, with r = |x - y|, k = exp(-r^2 / 2 l^2) and D the ambient dimension, bo
   divergence-free  ((D - 1 - r^2 / l^2) I + dd^T / l^2) k / (D - 1)
   affine           I + ((x . y) I + y x^T) / 2 for a + H x, and ((x . y) I - y x^T) / 2 for S x
 Coordinates and field are scaled to unit size before they come here.
+
+Under a metric that varies with the point, what belongs to the potential is not its gradient but C(x) times that, C the
+metric's inverse in these coordinates: `stretch` holds C at the samples, and is None where it is the identity. P is the
+plain gradient throughout, and the field C P + D. Average products of D with gradients are those of the varying metric
+as they are: <C grad psi, D> in it is grad psi . D.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -44,12 +49,24 @@ class Hyper(NamedTuple):
     noise: float | jax.Array
 
 
+Stretch: TypeAlias = Float[Array, "n d d"] | None
+
+
 class Parts(NamedTuple):
     """A field in its two parts, and the potential of the first."""
 
     gradient: Float[Array, "q d"]
     rotation: Float[Array, "q d"]
     potential: Float[Array, " q"]
+
+    def field(self, stretch: Stretch = None) -> Array:
+        """The whole field, C P + D."""
+        return stretched(self.gradient, stretch) + self.rotation
+
+
+def stretched(gradients: Float[Array, "n d"], stretch: Stretch) -> Array:
+    """C_i g_i."""
+    return gradients if stretch is None else jnp.einsum("nij,nj->ni", stretch, gradients)
 
 
 def _dot(left: Array, right: Array) -> jax.Array:
@@ -98,14 +115,15 @@ def apply_block(block: Block, x: Array, y: Array, a: Array) -> jax.Array:
     return _dot(block.scalar, a) + weights.sum(-1, keepdims=True) * x + _dot(block.turn * inner - weights, y)
 
 
-def apply_pair(x: Array, y: Array, a: Array, hyper: Hyper, ambient: int) -> Parts:
-    """P, D and the potential of P at x, from coefficients a at y."""
+def apply_pair(x: Array, y: Array, a: Array, hyper: Hyper, ambient: int, stretch: Stretch = None) -> Parts:
+    """P, D and the potential of P at x, from coefficients a at y, where the stretch is."""
     gradient, rotation = pair_blocks(x, y, hyper, ambient)
     r2, dots = _pairs(x, y)
-    inner = _dot(x, a.T)
-    waves = jnp.exp(-r2 / (2 * hyper.length_gradient**2)) * (inner - (y * a).sum(-1)[None])
+    b = stretched(a, stretch)
+    inner = _dot(x, b.T)
+    waves = jnp.exp(-r2 / (2 * hyper.length_gradient**2)) * (inner - (y * b).sum(-1)[None])
     potential = hyper.gradient * (waves + AFFINE * (1.0 + 0.5 * dots) * inner).sum(-1)
-    return Parts(apply_block(gradient, x, y, a), apply_block(rotation, x, y, a), potential)
+    return Parts(apply_block(gradient, x, y, b), apply_block(rotation, x, y, a), potential)
 
 
 def pair_matrices(x: Array, y: Array, hyper: Hyper, ambient: int) -> tuple[jax.Array, jax.Array]:
@@ -123,22 +141,32 @@ def pair_matrices(x: Array, y: Array, hyper: Hyper, ambient: int) -> tuple[jax.A
     return flat(gradient), flat(rotation)
 
 
-def _system(points, inflation, hyper, ambient):
+def _system(points, inflation, hyper, ambient, stretch):
     gradient, rotation = pair_matrices(points, points, hyper, ambient)
+    gradient = _from_right(_from_right(gradient, stretch).T, stretch)
     noise = jnp.repeat(hyper.noise * inflation, points.shape[1])
     return gradient + rotation + jnp.diag(noise + JITTER * (hyper.gradient + hyper.rotation))
 
 
+def _from_right(rows: Float[Array, "r nd"], stretch: Stretch) -> Array:
+    """Rows times the block diagonal of C."""
+    if stretch is None:
+        return rows
+    n, d, _ = stretch.shape
+    return jnp.einsum("rni,nij->rnj", rows.reshape(-1, n, d), stretch).reshape(-1, n * d)
+
+
 @partial(jax.jit, static_argnames="ambient")
-def log_system(logs, points, inflation, ambient: int) -> jax.Array:
+def log_system(logs, points, inflation, ambient: int, stretch: Stretch = None) -> jax.Array:
     """The covariance of the samples, from the logarithms of the hyperparameters."""
-    return _system(points, inflation, Hyper(*jnp.exp(logs)), ambient)
+    return _system(points, inflation, Hyper(*jnp.exp(logs)), ambient, stretch)
 
 
 @partial(jax.jit, static_argnames="ambient")
-def pull_back(logs, points, inflation, ambient: int, cotangent) -> jax.Array:
+def pull_back(logs, points, inflation, ambient: int, cotangent, stretch: Stretch = None) -> jax.Array:
     """The derivative of <cotangent, covariance> by the logarithms of the hyperparameters."""
-    return jax.vjp(lambda t: _system(points, inflation, Hyper(*jnp.exp(t)), ambient), logs)[1](cotangent)[0]
+    system = lambda t: _system(points, inflation, Hyper(*jnp.exp(t)), ambient, stretch)  # noqa: E731
+    return jax.vjp(system, logs)[1](cotangent)[0]
 
 
 class PairPosterior(eqx.Module):
@@ -149,11 +177,12 @@ class PairPosterior(eqx.Module):
     moved: Float[jax.Array, "n d"] | None  # coefficients of a gradient that was taken from D and given to P
     factor: Float[jax.Array, "nd nd"]
     hyper: Hyper
+    stretch: Stretch
     ambient: int = eqx.field(static=True)
 
-    def parts(self, points: Array) -> Parts:
-        """Posterior means at new points."""
-        return _parts(self, points)
+    def parts(self, points: Array, stretch: Stretch = None) -> Parts:
+        """Posterior means at new points, where the stretch is this."""
+        return _parts(self, points, stretch)
 
     def rotation_moments(self, points: Array, fields: Float[Array, "m d k"]) -> tuple[np.ndarray, np.ndarray]:
         """The posterior covariance of sum_i <field_i, D_i>, and what observing them moves (`balance.py`).
@@ -183,13 +212,13 @@ class PairPosterior(eqx.Module):
 
 
 @jax.jit
-def _parts(posterior: PairPosterior, x):
+def _parts(posterior: PairPosterior, x, stretch):
     y, hyper, ambient = posterior.points, posterior.hyper, posterior.ambient
-    parts = apply_pair(x, y, posterior.coefficients, hyper, ambient)
+    parts = apply_pair(x, y, posterior.coefficients, hyper, ambient, posterior.stretch)
     if posterior.moved is None:
         return parts
-    moved = apply_pair(x, y, posterior.moved, hyper, ambient)
-    rotation = parts.rotation - moved.gradient
+    moved = apply_pair(x, y, posterior.moved, hyper, ambient, posterior.stretch)
+    rotation = parts.rotation - stretched(moved.gradient, stretch)
     return Parts(parts.gradient + moved.gradient, rotation, parts.potential + moved.potential)
 
 
@@ -199,11 +228,11 @@ def _rotation(x, y, hyper: Hyper, ambient: int):
 
 
 @partial(jax.jit, static_argnames="ambient")
-def condition(points, field, inflation, hyper: Hyper, ambient: int) -> PairPosterior:
+def condition(points, field, inflation, hyper: Hyper, ambient: int, stretch: Stretch = None) -> PairPosterior:
     """Condition the prior on samples: one Cholesky factorisation of the (n d, n d) system."""
-    L = jnp.linalg.cholesky(_system(points, inflation, hyper, ambient))
+    L = jnp.linalg.cholesky(_system(points, inflation, hyper, ambient, stretch))
     a = cho_solve((L, True), field.reshape(-1)).reshape(points.shape)
-    return PairPosterior(points, a, None, L, hyper, ambient)
+    return PairPosterior(points, a, None, L, hyper, stretch, ambient)
 
 
 @jax.jit
@@ -236,7 +265,7 @@ def _variances(posterior: PairPosterior, points: jax.Array):
     prior = hyper.gradient + scale * (1.0 + 0.5 * (x2[:, None] + x * x))
     turning = hyper.rotation * (1.0 + 0.5 * AFFINE * (x2[:, None] - x * x))
     return (
-        jnp.maximum(potential - explained(cross.reshape(q, -1)), 0.0),
-        jnp.maximum(prior - explained(gradient).reshape(q, d), 0.0),
+        jnp.maximum(potential - explained(_from_right(cross.reshape(q, -1), posterior.stretch)), 0.0),
+        jnp.maximum(prior - explained(_from_right(gradient, posterior.stretch)).reshape(q, d), 0.0),
         jnp.maximum(turning * (posterior.ambient > 1) - explained(rotation).reshape(q, d), 0.0),
     )

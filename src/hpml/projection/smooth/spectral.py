@@ -2,8 +2,11 @@
 
 A frequency w carries a vector amplitude; its part along w is a gradient, the rest is divergence-free. Every vector
 feature is a fixed combination of scalar functions z(u) = (1, u, cos, sin), so the normal equations of all of them
-follow from the one scalar Gram matrix sum_i z(u_i) z(u_i)^T, which is what the pass accumulates.
+follow from the one scalar Gram matrix sum_i z(u_i) z(u_i)^T, which is what the pass accumulates. Under a metric that
+varies the gradient features are stretched at every sample, and the pass takes the vector features themselves.
 """
+
+from collections.abc import Iterable
 
 import equinox as eqx
 import jax
@@ -14,8 +17,8 @@ import scipy.sparse
 from jaxtyping import Float
 
 from hpml.geometry.arrays import Array
-from hpml.projection.smooth.gradients import Potentials, potentials
-from hpml.projection.smooth.pair import AFFINE, Hyper, Parts
+from hpml.projection.smooth.gradients import NUMBERS, Potentials, potentials
+from hpml.projection.smooth.pair import AFFINE, Hyper, Parts, Stretch, stretched
 
 # What the features cannot represent is the same at every sample and does not average out, so the noise that stands
 # for it grows with n. Without it, n samples drive the coefficients to fit that misfit and the two parts drift apart.
@@ -33,9 +36,10 @@ class SpectralPosterior(eqx.Module):
     factor: Float[Array, "k k"]
     hyper: Hyper
 
-    def parts(self, points: Float[Array, "q d"]) -> Parts:
-        """Posterior means at new points."""
-        return _parts(self.basis, self.rotations, self.amplitudes, self.coefficients, self.moved, jnp.asarray(points))
+    def parts(self, points: Float[Array, "q d"], stretch: Stretch = None) -> Parts:
+        """Posterior means at new points, where the stretch is this."""
+        features = self.basis, self.rotations, self.amplitudes
+        return _parts(*features, self.coefficients, self.moved, jnp.asarray(points), stretch)
 
     def rotation_moments(self, points: Array, fields: Float[Array, "m d k"]) -> tuple[np.ndarray, np.ndarray]:
         """See `PairPosterior.rotation_moments`."""
@@ -80,12 +84,12 @@ def _rotation_features(rotations, amplitudes, u):
 
 
 @jax.jit
-def _parts(basis, rotations, amplitudes, coefficients, moved, u):
+def _parts(basis, rotations, amplitudes, coefficients, moved, u, stretch):
     k = basis.size
     gradients = basis.gradients(u)
     rotation = _rotation_features(rotations, amplitudes, u) @ coefficients[k:]
     own = coefficients[:k] + moved
-    return Parts(gradients @ own, rotation - gradients @ moved, basis.values(u) @ own)
+    return Parts(gradients @ own, rotation - stretched(gradients @ moved, stretch), basis.values(u) @ own)
 
 
 @jax.jit
@@ -96,12 +100,22 @@ def _accumulate(frequencies, u, field, weights):
     return weighted.T @ z, weighted.T @ field
 
 
+@jax.jit
+def _accumulate_stretched(basis, rotations, amplitudes, u, field, weights, stretch):
+    gradients = jnp.einsum("nij,njk->nik", stretch, basis.gradients(u))
+    features = jnp.concatenate([gradients, _rotation_features(rotations, amplitudes, u)], axis=2)
+    flat = features.reshape(-1, features.shape[2])
+    weighted = (features * weights[:, None, None]).reshape(flat.shape)
+    return weighted.T @ flat, weighted.T @ field.reshape(-1)
+
+
 def condition_spectral(
     points: np.ndarray,
     field: np.ndarray,
     inflation: np.ndarray,
     hyper: Hyper,
     frequencies: int,
+    stretch: Stretch = None,
     seed: int = 0,
     chunk: int = 16384,
 ) -> SpectralPosterior:
@@ -113,25 +127,37 @@ def condition_spectral(
     rotations = potentials(d, float(hyper.length_rotation), turns, seed + 1).frequencies
     amplitudes = _orthogonal_amplitudes(rotations, hyper)
 
-    waves = np.concatenate([basis.frequencies, rotations])
-    noise = max(float(hyper.noise), MISFIT * n)
-    gram: np.ndarray | float = 0.0
-    side: np.ndarray | float = 0.0
-    for start in range(0, n, chunk):
-        rows = slice(start, start + chunk)
-        g, b = _accumulate(waves, points[rows], field[rows], 1.0 / (noise * inflation[rows]))
-        gram, side = gram + np.asarray(g), side + np.asarray(b)
-
-    tables = _combinations(basis, rotations, amplitudes)
-    precision = np.diag(_prior_precision(basis, len(rotations), d, hyper))
-    right = np.zeros(len(precision))
-    for c, table in enumerate(tables):
-        precision += table @ (table @ gram).T  # the Gram matrix is symmetric
-        right += table @ np.asarray(side)[:, c]
+    weights = 1.0 / (max(float(hyper.noise), MISFIT * n) * inflation)
+    prior = _prior_precision(basis, len(rotations), d, hyper)
+    if stretch is None:
+        waves = np.concatenate([basis.frequencies, rotations])
+        rows = [slice(start, start + chunk) for start in range(0, n, chunk)]
+        gram, side = _summed(_accumulate(waves, points[r], field[r], weights[r]) for r in rows)
+        precision, right = np.diag(prior), np.zeros(len(prior))
+        for c, table in enumerate(_combinations(basis, rotations, amplitudes)):
+            precision += table @ (table @ gram).T  # the Gram matrix is symmetric
+            right += table @ side[:, c]
+    else:
+        chunk = max(NUMBERS // (len(prior) * d), 64)
+        rows = [slice(start, start + chunk) for start in range(0, n, chunk)]
+        features = basis, rotations, amplitudes
+        gram, right = _summed(
+            _accumulate_stretched(*features, points[r], field[r], weights[r], stretch[r]) for r in rows
+        )
+        precision = gram + np.diag(prior)
     precision[np.diag_indices_from(precision)] *= 1.0 + 1e-12
     factor = scipy.linalg.cholesky(precision, lower=True)
     coefficients = scipy.linalg.cho_solve((factor, True), right)
     return SpectralPosterior(basis, rotations, amplitudes, coefficients, np.zeros(basis.size), factor, hyper)
+
+
+def _summed(parts: Iterable[tuple[Array, Array]]) -> tuple[np.ndarray, np.ndarray]:
+    """The sums of both members, one pair in memory at a time."""
+    gram: np.ndarray | float = 0.0
+    side: np.ndarray | float = 0.0
+    for g, b in parts:
+        gram, side = gram + np.asarray(g), side + np.asarray(b)
+    return np.asarray(gram), np.asarray(side)
 
 
 def _orthogonal_amplitudes(rotations: Array, hyper: Hyper) -> np.ndarray:
