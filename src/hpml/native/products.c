@@ -11,6 +11,7 @@
 #define LONGEST 32768   /* the same, where a result does not depend on it */
 #define PIECES 8        /* stretches that every thread should have there */
 #define LINE 16         /* entries that memory hands over together */
+#define AHEAD 256       /* entries of a row that are fetched before their turn, into the nearest cache */
 #define KINDS 6         /* distance, toward, back, gram, gap_back, gap_gram */
 #define WAYS 4          /* sums of one kind that do not wait for each other */
 
@@ -91,15 +92,13 @@ typedef struct {
 } Rows;
 
 /* One block of some rows, from row `first` on; what is beyond the last is the last once more. `gap` and `weighed` are
- * constants wherever this is called, so that each case has its own loop. What comes next lies in other rows, where no
- * processor expects it: it is fetched into the larger cache. */
+ * constants wherever this is called, so that each case has its own loop. */
 static inline __attribute__((always_inline)) void rows_abreast(
     const Rows *rows, int64_t first, int64_t lane, int64_t start, int64_t width, int gap, int weighed, double *parts) {
     const float *X[ABREAST], *F[ABREAST], *x, *f, *g, *w;
-    int64_t row[ABREAST], ahead[ABREAST], sample = lane * rows->width + start, last = rows->rows - 1;
+    int64_t row[ABREAST], sample = lane * rows->width + start, last = rows->rows - 1;
     for (int k = 0; k < ABREAST; k++) {
         row[k] = first + k < last ? first + k : last;
-        ahead[k] = row[k] + ABREAST <= last ? ABREAST * rows->width : 0;
         X[k] = rows->X + (lane * rows->rows + row[k]) * rows->width + start;
         F[k] = rows->F + (lane * rows->rows + row[k]) * rows->width + start;
     }
@@ -108,8 +107,8 @@ static inline __attribute__((always_inline)) void rows_abreast(
     int64_t j = 0;
     for (; j + LINE <= width; j += LINE) {
         for (int k = 0; k < ABREAST; k++) {
-            __builtin_prefetch(X[k] + ahead[k] + j, 0, 2);
-            __builtin_prefetch(F[k] + ahead[k] + j, 0, 2);
+            __builtin_prefetch(X[k] + j + AHEAD, 0, 3);
+            __builtin_prefetch(F[k] + j + AHEAD, 0, 3);
         }
         for (int64_t e = j; e < j + LINE; e += LANES) {
             Doubles xe = widen(x + e), fe = widen(f + e), ge = {0}, we = {0};
@@ -192,7 +191,7 @@ XLA_FFI_Error *row_products(XLA_FFI_CallFrame *frame) {
 
 /* ---- A combination of rows ---- */
 
-#define TOGETHER 4 /* rows that are added in one go */
+#define TOGETHER 8 /* rows that are added in one go: the processor itself fetches what comes next of so many */
 #define WIDE (2 * LANES) /* entries of a row that are */
 
 typedef float Many __attribute__((vector_size(4 * WIDE)));
@@ -247,21 +246,12 @@ static inline __attribute__((always_inline)) Many entries(const void *from, int6
     return values;
 }
 
-/* What comes next lies in other rows, where no processor expects it: it is fetched into the larger cache. `brief` is a
- * constant wherever this is called. */
+/* `brief` is a constant wherever this is called. */
 static inline __attribute__((always_inline)) void add_terms(
     const Combination *all, const Term *term, const Term *end, int64_t start, int64_t width, int brief, float *out) {
-    const int64_t line = brief ? 2 * LINE : LINE, bytes = brief ? 2 : 4;
     for (; term < end; term += TOGETHER) {
-        const Term *later = term + TOGETHER < end ? term + TOGETHER : term;
         int64_t j = 0;
         for (; j + WIDE <= width; j += WIDE) {
-            if (j % line == 0)
-                for (int k = 0; k < TOGETHER; k++) {
-                    int64_t from = bytes * (later[k].place + start + j);
-                    __builtin_prefetch((const char *)all->X + from, 0, 2);
-                    __builtin_prefetch((const char *)all->F + from, 0, 2);
-                }
             Many sum;
             memcpy(&sum, out + j, sizeof sum);
             for (int k = 0; k < TOGETHER; k++) {
