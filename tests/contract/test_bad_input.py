@@ -91,6 +91,7 @@ def test_weights_of_any_size_are_shares(projector):
         (lambda: hpml.project(X, X, measure=hpml.Ball(np.zeros(3)), key=jax.random.key(0)), "dimension 3"),
         (lambda: hpml.project(X, X, hpml.GraphProjector(neighbours=20)), "neighbours"),
         (lambda: hpml.project(X[:4], X[:4], hpml.GraphProjector.paper()), "neighbours"),
+        (lambda: hpml.project(X, X, metric=hpml.Shahshahani(3)), "probabilities"),
         (lambda: hpml.project(X * 1j, X), "real"),
         (lambda: hpml.project("points", X), "numbers"),
         (lambda: hpml.project(X, X, QUICK).at(X[:, :1]), "columns"),

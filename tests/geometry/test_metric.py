@@ -136,6 +136,24 @@ def test_varying_diagonals_are_found_at_once_and_equal_the_loop():
         Varying(lambda x: Diagonal(x)).lower(u, x)
 
 
+def test_a_varying_metric_is_asked_once_a_point_for_many_vectors_there():
+    rng, calls = np.random.default_rng(0), []
+
+    def metric_at(x):
+        calls.append(1)
+        return Dense(np.eye(D) + np.outer(x, x))
+
+    u, x = rng.normal(size=(3, 6, D)), rng.normal(size=(6, D))
+    for verb in ("lower", "raise_index", "whiten", "unwhiten", "whiten_covector"):
+        calls.clear()
+        found = getattr(Varying(metric_at), verb)(u, x)
+        assert len(calls) <= 7  # one of them asks whether it is diagonal
+        for vectors, row in zip(u, found, strict=True):
+            np.testing.assert_allclose(row, getattr(Varying(metric_at), verb)(vectors, x), rtol=1e-13)
+        one = getattr(Varying(metric_at), verb)(u[0], x[:1])
+        np.testing.assert_allclose(one, getattr(metric_at(x[0]), verb)(u[0]), rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_distance_is_symmetric_and_zero_at_home(name):
     rng = np.random.default_rng(1)
@@ -180,6 +198,8 @@ def test_a_million_coordinates_need_no_matrix(kind):
         (lambda: Shahshahani(3).lower(np.ones((1, 2))), "at"),
         (lambda: Varying(lambda x: Euclidean()).lower(np.ones((1, 2))), "at"),
         (lambda: Diagonal([1.0, 1.0]).check(3), "dimension"),
+        (lambda: Shahshahani((2, 3)).check_points(np.array([[0.5, 0.2, 0.2], [0.5, 0.9, 0.2]])), "row 1 .* -0.1"),
+        (lambda: Shahshahani(3).check_points(np.array([[1.0, 0.0], [-0.01, 0.5]])), "probabilities.*row 1"),
     ],
 )
 def test_what_is_no_metric_is_refused_with_words(make, words):

@@ -466,6 +466,40 @@ def test_the_papers_settings(kind):
     assert int(state[0].diagnostics.refreshes) == (1 if kind == "graph" else 9)
 
 
+def test_the_papers_direction_is_followed_wherever_it_leads():
+    """Rotation that carries nearly all of the field: the lifted potential turns by more than the safeguard allows."""
+    angles = {}
+    for name, options in {"paper": {}, "guarded": {"safeguard": 0.9}}.items():
+        transformation = ctde_hpml("graph", history=16, refresh=1, **options)
+        state, update, rng = transformation.init(jnp.ones(3)), jax.jit(transformation.update), np.random.default_rng(0)
+        for _ in range(16):
+            x = jnp.asarray(rng.normal(size=3))
+            _, state = update(jnp.asarray([x[1], -x[0], 0.1 * x[2]]), state, x)
+            angles.setdefault(name, []).append(float(state.diagnostics.angle))
+    assert max(angles["guarded"]) < np.arccos(0.9) + 1e-3
+    assert max(angles["paper"]) > np.arccos(0.01)
+
+
+@pytest.mark.parametrize("keep", ["recent", "reservoir", "thinned"])
+def test_a_rare_refresh_needs_no_more_than_two_histories(keep):
+    """The rows of the last fit stay as they were until the next one, and the kept ones beside them."""
+    transformation = hodge_projection(GraphProjector(), 4, 30, keep=keep, safeguard=None)
+    x = jnp.arange(3.0)
+    state, update = transformation.init(x), jax.jit(transformation.update)
+    assert len(state.history.times) <= 2 * 4 + 2
+    rng, seen = np.random.default_rng(0), None
+    for step in range(1, 90):
+        x = jnp.asarray(rng.normal(size=3))
+        _, state = update(x, state, x)
+        rows = np.asarray(state.chart.rows)[np.asarray(state.chart.mask)]
+        if step % 30 == 0:
+            seen = np.asarray(state.history.points)[rows]
+        elif seen is not None:
+            np.testing.assert_array_equal(np.asarray(state.history.points)[rows], seen)
+        kept = np.asarray(state.history.times)[np.asarray(state.history.kept)]
+        assert len(set(kept)) == min(step, 4)
+
+
 def adjusted(grads=None, field_fn=lambda x: x, **given):
     """One update of "adjust" where something may not fit two parameters."""
     x = jnp.ones(2)

@@ -194,6 +194,22 @@ def test_a_network_sees_a_non_linear_swirl():
     assert result.estimate == pytest.approx(np.sum(swirl**2) / np.sum(swirl**2 + G**2), abs=0.08)
 
 
+def test_a_measure_says_where_the_share_is_asked():
+    """A rotation that is strong only far out, seen from samples most of which lie near the centre."""
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, size=600)
+    X = rng.uniform(size=(600, 1)) ** 1.5 * np.stack([np.cos(angle), np.sin(angle)], 1)
+    swirl = lambda z: 2 * (z**2).sum(1, keepdims=True) * z @ TURN.T  # noqa: E731
+    disc = Ball(np.zeros(2))
+    F, Z = swirl(X) - X, np.asarray(disc.sample(jax.random.key(1), 20_000), np.float64)
+    for where, measure in ((Z, disc), (X, None)):
+        exact = np.sum(swirl(where) ** 2) / np.sum(swirl(where) ** 2 + where**2)
+        result = nonpotentiality(X, F, BOWL, measure=measure)
+        assert result.low <= exact <= result.high + 0.01
+        assert result.estimate == pytest.approx(exact, abs=0.02)
+    assert nonpotentiality(X, F, BOWL, measure=disc).estimate > nonpotentiality(X, F, BOWL).estimate + 0.05
+
+
 @pytest.mark.parametrize("wrong", [{"folds": 1}, {"level": 1.0}, {"resamples": 0}, {"weights": -np.ones(50)}])
 def test_bad_settings_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -232,6 +248,8 @@ def test_few_samples_of_many_coordinates_give_an_upper_bound(turning, projector)
     assert found.low == 0.0
     assert found.high > 0.9
     assert found.identifiable < 0.1
+    assert found.beside > 0.9
+    assert found.loops > 0.9
 
 
 def test_probes_around_one_point_span_the_field_whatever_the_dimension():

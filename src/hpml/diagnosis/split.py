@@ -9,6 +9,7 @@ import numpy as np
 from hpml.geometry.metric import Metric
 from hpml.geometry.samples import Measure, Samples
 from hpml.projection.identifiability import identifiability
+from hpml.projection.measure import measure_weights
 from hpml.projection.nonpotentiality import (
     IdentifiabilityWarning,
     NonPotentiality,
