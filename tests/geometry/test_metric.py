@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hpml
 from hpml import Dense, Diagonal, Euclidean, LowRank, Shahshahani, Varying
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -152,6 +153,26 @@ def test_a_varying_metric_is_asked_once_a_point_for_many_vectors_there():
             np.testing.assert_allclose(row, getattr(Varying(metric_at), verb)(vectors, x), rtol=1e-13)
         one = getattr(Varying(metric_at), verb)(u[0], x[:1])
         np.testing.assert_allclose(one, getattr(metric_at(x[0]), verb)(u[0]), rtol=1e-12)
+
+
+def test_a_projection_asks_a_varying_metric_once_a_point_and_anew_the_next_time():
+    rng, asked, size = np.random.default_rng(0), [], [1.0]
+
+    def metric_at(x):
+        asked.append(x.tobytes())
+        return Dense(size[0] * np.eye(2) + np.outer(x, x))
+
+    X = rng.normal(size=(40, 2))
+    metric = Varying(metric_at)
+    field = metric.raise_index(-X, X)
+    asked.clear()
+    first = hpml.project(X, field, metric=metric)
+    assert sum(point in {x.tobytes() for x in X} for point in asked) == len(X)
+    size[0] = 4.0
+    again = hpml.project(X, field, metric=metric)
+    energy = np.mean(metric.inner(field, field, X))
+    assert again.energy.potential + again.energy.circulation + again.energy.noise == pytest.approx(energy)
+    assert first.energy.potential + first.energy.circulation + first.energy.noise < 0.5 * energy
 
 
 @pytest.mark.parametrize("name", NAMES)

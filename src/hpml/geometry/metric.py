@@ -8,6 +8,7 @@ into Euclidean space. No diagonal or low-rank metric ever forms a d x d matrix.
 `at` holds the points, one row a vector; constant metrics ignore it.
 """
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +83,10 @@ class Metric(eqx.Module):
     def check_points(self, points: Float[Array, "n d"]) -> None:
         """Raise a `ValueError` where the metric is made for other points."""
         self.check(points.shape[1])
+
+    def remembered(self) -> "Metric":
+        """The same metric, which works out what it is at a point once where that takes its time."""
+        return self
 
 
 class Euclidean(Metric):
@@ -165,7 +170,7 @@ class Dense(Metric):
 
     def raise_index(self, covectors, at=None):
         """See `Metric.raise_index`."""
-        return covectors @ self.inverse_factor.T @ self.inverse_factor
+        return covectors @ self.inverse_factor.mT @ self.inverse_factor
 
     def whiten(self, vectors, at=None):
         """See `Metric.whiten`."""
@@ -177,7 +182,7 @@ class Dense(Metric):
 
     def whiten_covector(self, covectors, at=None):
         """See `Metric.whiten_covector`."""
-        return covectors @ self.inverse_factor.T
+        return covectors @ self.inverse_factor.mT
 
 
 class LowRank(Metric):
@@ -343,6 +348,21 @@ class Shahshahani(Metric):
         return _join(parts)
 
 
+DENSE = ("matrix", "factor", "inverse_factor")
+REMEMBERED = 1 << 16  # points, at about a kilobyte each
+
+
+class _Memory:
+    """A function of a point that is asked, and its answer checked, once for each of some thousand points."""
+
+    def __init__(self, function: Callable[[Any], Metric], checked: Callable[[np.ndarray], Metric]):
+        self.function = function  # for what JAX traces
+        self.at = functools.lru_cache(REMEMBERED)(lambda point: checked(np.frombuffer(point).copy()))
+
+    def __call__(self, point: Any) -> Metric:
+        return self.at(point.tobytes()) if isinstance(point, np.ndarray) else self.function(point)
+
+
 class Varying(Metric):
     """M(x) from a function of one point that returns a constant metric (`rem:variable_metric`)."""
 
@@ -352,6 +372,10 @@ class Varying(Metric):
     def constant(self) -> bool:
         """See `Metric.constant`."""
         return False
+
+    def remembered(self) -> "Varying":
+        """See `Metric.remembered`; for as long as what is returned is in use, since the function may change later."""
+        return self if isinstance(self.function, _Memory) else Varying(_Memory(self.function, self._metric_at))
 
     def _diagonals(self, points: np.ndarray) -> Diagonal | None:
         """The metric at every point at once, where the function gives a diagonal one and JAX can trace it."""
@@ -374,6 +398,8 @@ class Varying(Metric):
 
     def _metric_at(self, point: np.ndarray) -> Metric:
         metric = self.function(point)
+        if isinstance(self.function, _Memory):
+            return metric
         if not isinstance(metric, Metric) or not metric.constant:
             raise ValueError(
                 "The function of hpml.Varying must give a constant metric such as hpml.Diagonal(m), "
@@ -397,9 +423,14 @@ class Varying(Metric):
         diagonals = self._diagonals(points)
         if diagonals is not None:
             return np.asarray(getattr(diagonals, verb)(rows)).reshape(vectors.shape)
+        metrics = [self._metric_at(x) for x in points]
+        if metrics and all(type(metric) is Dense for metric in metrics):
+            parts = [np.stack([getattr(metric, name) for metric in metrics]) for name in DENSE]
+            at_once = eqx.tree_at(lambda dense: [getattr(dense, name) for name in DENSE], metrics[0], parts)
+            return np.asarray(getattr(at_once, verb)(rows[..., None, :])).reshape(vectors.shape)
         out = np.empty(rows.shape)
-        for i, x in enumerate(points):
-            out[:, i] = getattr(self._metric_at(x), verb)(rows[:, i])
+        for i, metric in enumerate(metrics):
+            out[:, i] = getattr(metric, verb)(rows[:, i])
         return out.reshape(vectors.shape)
 
     def lower(self, vectors, at=None):

@@ -90,7 +90,7 @@ def nonpotentiality(
         raise ValueError(f"folds must be an integer of at least 2, got {folds}.")
     if not isinstance(resamples, int | np.integer) or resamples < 1 or not 0 < level < 1:
         raise ValueError("resamples must be an integer of at least 1, and level lie between 0 and 1.")
-    metric = Euclidean() if metric is None else metric
+    metric = Euclidean() if metric is None else metric.remembered()
     samples = gather_samples(points, field, weights, metric)
     key = as_key(0 if key is None else key)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())

@@ -124,6 +124,7 @@ def project(
     if not isinstance(metric, Metric):
         raise ValueError(f"metric must be a metric such as hpml.Diagonal(m) or hpml.Dense(M), got {kind_of(metric)}.")
     check_projector(projector)
+    metric = metric.remembered()
     samples = gather_samples(points, field, weights, metric)
     chart, inner, inner_metric, inner_measure = _enter_chart(samples, metric, measure)
     fit = projector.fit(inner, inner_metric, inner_measure, key)

@@ -30,12 +30,12 @@ class Scaling(eqx.Module):
 
     def restore(self, gradients: Array) -> np.ndarray:
         """Field values W^-1 g in the caller's coordinates, from whitened ones of unit size."""
-        return np.asarray(self.metric.unwhiten(gradients, self._at(gradients))) * self.size
+        return np.asarray(self.metric.unwhiten(gradients, self._at())) * self.size
 
     def covectors(self, gradients: Array) -> np.ndarray:
         """Gradients with respect to x in the caller's coordinates: W^T g."""
-        vectors = np.asarray(self.metric.unwhiten(gradients, self._at(gradients)))
-        return np.asarray(self.metric.lower(vectors, self._at(vectors))) * self.size
+        vectors = np.asarray(self.metric.unwhiten(gradients, self._at()))
+        return np.asarray(self.metric.lower(vectors, self._at())) * self.size
 
     def metric_gradient(self, gradients: Array, points: Array) -> np.ndarray:
         """M^-1 grad Phi in the caller's coordinates, from the gradient in scaled ones."""
@@ -65,7 +65,7 @@ class Scaling(eqx.Module):
         return self.size * self.spread
 
     def _whiten(self, vectors):
-        return self.metric.whiten(vectors, self._at(vectors))
+        return self.metric.whiten(vectors, self._at())
 
-    def _at(self, vectors):
-        return None if self.metric.constant else np.broadcast_to(self.anchor, np.shape(vectors))
+    def _at(self):
+        return None if self.metric.constant else self.anchor
