@@ -1,4 +1,4 @@
-"""Coordinates of unit size in which a potential is fitted, and the way back to metric gradients.
+"""Coordinates of unit size in which a potential is fitted, and the way back to metric gradients (`rem:variable_metric`).
 
 A metric that varies with the point is frozen at the samples' mean for the coordinates alone.
 """
