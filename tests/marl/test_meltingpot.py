@@ -39,6 +39,7 @@ def play(name, seed, steps, after=None):
     return digest.hexdigest()
 """
 exec(PLAY)
+play = globals()["play"]
 
 
 def elsewhere(code: str, **environment: str) -> str:

@@ -22,7 +22,7 @@ Policies = Sequence[Float[Array, "states _"]]
 MOST_ROUNDS = 1000  # of policy iteration; a handful is usual
 
 
-def average(table: Float[Array, "states *rest"], policies: Policies, keep: int | None = None) -> Array:
+def average(table: Float[Array, " states *rest"], policies: Policies, keep: int | None = None) -> Array:
     """The table with every agent's action drawn from its policy, except that agent `keep` keeps its axis."""
     # From the last agent to the first, so that the axes of those still to come stay where they are.
     for j in reversed(range(len(policies))):
@@ -32,7 +32,7 @@ def average(table: Float[Array, "states *rest"], policies: Policies, keep: int |
 
 
 def values(
-    transitions: Float[Array, "states *actions_and_states"],
+    transitions: Float[Array, " states *actions_and_states"],
     rewards: Float[Array, "agents states *actions"],
     discount: Float[Array, ""] | float,
     policies: Policies,
@@ -49,7 +49,7 @@ def values(
 
 
 def action_values(
-    transitions: Float[Array, "states *actions_and_states"],
+    transitions: Float[Array, " states *actions_and_states"],
     rewards: Float[Array, "agents states *actions"],
     discount: Float[Array, ""] | float,
     policies: Policies,

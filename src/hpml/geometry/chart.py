@@ -48,12 +48,12 @@ class Chart(eqx.Module):
         """The variances of a decoded vector's coordinates, from those of its coordinates in the chart."""
         return np.asarray(variances, np.float64) @ self.decode(np.eye(self.rank)) ** 2
 
-    def beside(self, points: Float[Array, "q d"]) -> Float[Array, "q"]:
+    def beside(self, points: Float[Array, "q d"]) -> Float[Array, " q"]:
         """How far points lie from the subspace, squared, in the metric."""
         offset = np.asarray(self.metric.whiten(np.asarray(points, np.float64) - self.centre))
         return np.maximum((offset**2).sum(1) - ((offset @ self.basis.T) ** 2).sum(1), 0.0)
 
-    def unit_variances(self, rows: int = 1024) -> Float[Array, "d"]:
+    def unit_variances(self, rows: int = 1024) -> Float[Array, " d"]:
         """The variances of a vector's coordinates where those of the whitened vector are 1: the diagonal of M^-1."""
         d = self.centre.shape[0]
         if isinstance(self.metric, Euclidean):

@@ -11,12 +11,12 @@ FOLLOW = 0.01
 
 
 def advantages_of(
-    rewards: Float[Array, "T *batch"],
-    values: Float[Array, "times *batch"],
-    ends: Bool[Array, "T *batch"],
+    rewards: Float[Array, " T *batch"],
+    values: Float[Array, " times *batch"],
+    ends: Bool[Array, " T *batch"],
     discount: float,
     trace: float,
-) -> Float[Array, "T *batch"]:
+) -> Float[Array, " T *batch"]:
     """Generalised advantage estimation: sums of temporal differences, (discount trace)^k each.
 
     `values` has one time more than `rewards`; where a step ends the episode nothing comes after it.

@@ -72,7 +72,7 @@ def evaluation_switches(frequent: Int[Array, "evaluations agents"]) -> Switches:
     return Switches(some.sum(), pairs.sum(), changed.sum())
 
 
-def _latest_before(times: Int[Array, "T *rest"]) -> Int[Array, "T *rest"]:
+def _latest_before(times: Int[Array, " T *rest"]) -> Int[Array, " T *rest"]:
     """The largest entry before each time, -1 before the first."""
     latest = jax.lax.cummax(jnp.asarray(times), axis=0)
     return jnp.concatenate([jnp.full_like(times[:1], -1), latest[:-1]])

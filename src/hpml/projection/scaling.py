@@ -1,6 +1,6 @@
-"""Coordinates of unit size in which a potential is fitted, and the way back to metric gradients (`rem:variable_metric`).
+"""Coordinates of unit size in which a potential is fitted, and the way back to metric gradients.
 
-A metric that varies with the point is frozen at the samples' mean for the coordinates alone.
+A metric that varies with the point is frozen at the samples' mean for the coordinates alone (`rem:variable_metric`).
 """
 
 import equinox as eqx

@@ -30,7 +30,7 @@ class MarkovGame(Game):
     The first state is uniform where `initial` is not given, so that every state matters.
     """
 
-    transitions: Float[Array, "states *actions_and_states"]
+    transitions: Float[Array, " states *actions_and_states"]
     rewards: Float[Array, "agents states *actions"]
     discount: float
     initial: Float[Array, " states"]

@@ -22,7 +22,7 @@ from hpml.geometry.domain import Domain, Simplices
 class NormalForm(Game):
     """`payoffs[i][a_1, ..., a_n]` is what agent i gets; `coordinates` are "orthonormal", "dropped" or "logits"."""
 
-    payoffs: Float[Array, "agents *actions"]
+    payoffs: Float[Array, " agents *actions"]
     names: tuple[tuple[str, ...], ...] = eqx.field(static=True)
     policies: Policies
     rest: Float[Array, " d"] | None

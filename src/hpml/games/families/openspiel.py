@@ -125,7 +125,7 @@ def load(game: Any, coordinates: str = "orthonormal", equilibrium: Sequence[Any]
     return NormalForm(payoffs(tree, plans), labels, coordinates, equilibrium)
 
 
-def payoffs(tree: GameTree, plans: Sequence[Sequence[Path]]) -> Float[np.ndarray, "agents *plans"]:
+def payoffs(tree: GameTree, plans: Sequence[Sequence[Path]]) -> Float[np.ndarray, " agents *plans"]:
     """What every profile of plans pays each agent."""
     sequences = [sorted({paths[i] for paths in tree.ends}) for i in range(tree.agents)]
     number = [{path: k for k, path in enumerate(part)} for part in sequences]

@@ -58,7 +58,7 @@ class MatrixGame(Env):
     memory: bool | int = True
     horizon: int = 16
     spec: Spec = field(init=False)
-    padded: Float[np.ndarray, "agents *actions"] = field(init=False, repr=False)
+    padded: Float[np.ndarray, " agents *actions"] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         sizes = self.game.sizes
