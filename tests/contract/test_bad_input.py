@@ -104,6 +104,21 @@ def test_mistakes_are_named(call, words):
         call()
 
 
+def test_probabilities_of_few_digits_and_those_that_do_not_count_are_taken():
+    rng = np.random.default_rng(0)
+    metric = hpml.Shahshahani(30)
+    full = rng.dirichlet(np.full(30, 0.02), size=12)
+    points = full[:, :-1].astype(np.float16)
+    assert points.astype(float).sum(1).max() > 1.0  # rounding alone
+    well_formed(attempt(points, metric.raise_index(full[:, :-1], full[:, :-1]), metric=metric), points.shape)
+    points = rng.dirichlet(np.ones(3), size=20)[:, :2]
+    points[4] = 7.0
+    left_out = np.where(np.arange(20) == 4, 0.0, 1.0)
+    for weights, words in ((left_out, ""), (None, "row 4 ")):
+        answer = attempt(points, points, metric=hpml.Shahshahani(3), weights=weights)
+        assert words in answer if words else not isinstance(answer, str)
+
+
 def test_only_the_graph_has_a_flow():
     projection = hpml.project(X, -X)
     with pytest.raises(AttributeError, match="GraphProjector"):

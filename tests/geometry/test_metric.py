@@ -219,7 +219,11 @@ def test_a_million_coordinates_need_no_matrix(kind):
         (lambda: Shahshahani(3).lower(np.ones((1, 2))), "at"),
         (lambda: Varying(lambda x: Euclidean()).lower(np.ones((1, 2))), "at"),
         (lambda: Diagonal([1.0, 1.0]).check(3), "dimension"),
-        (lambda: Shahshahani((2, 3)).check_points(np.array([[0.5, 0.2, 0.2], [0.5, 0.9, 0.2]])), "row 1 .* -0.1"),
+        (lambda: Shahshahani((2, 3)).check(5), "last probability out"),
+        (
+            lambda: Shahshahani((2, 3)).check_points(np.array([[0.5, 0.2, 0.2], [0.5, 0.9, 0.2]])),
+            "row 1 .* the sum 1.1",
+        ),
         (lambda: Shahshahani(3).check_points(np.array([[1.0, 0.0], [-0.01, 0.5]])), "probabilities.*row 1"),
     ],
 )

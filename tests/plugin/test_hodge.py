@@ -15,10 +15,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from linear import LinearProjector
 
 from hpml.geometry.metric import Diagonal, LowRank
+from hpml.plugin import hodge
 from hpml.plugin.hodge import hodge_projection
 from hpml.plugin.preset import ctde_hpml
 from hpml.plugin.safeguard import angle_between
+from hpml.plugin.treatment import Treatment
 from hpml.plugin.when import when
+from hpml.projection.identifiability import ENOUGH, NOTHING
 from hpml.projection.projectors.graph import GraphProjector
 from hpml.projection.projectors.kernel import KernelProjector
 from hpml.projection.projectors.neural import NeuralProjector
@@ -306,7 +309,7 @@ def test_gradients_whose_squares_half_precision_does_not_hold(residual, scale):
     changes = []
     for dtype in (jnp.float16, jnp.float32):
         field_fn = lambda p, dtype=dtype: (J @ p.astype(jnp.float32)).astype(dtype)  # noqa: E731
-        transformation = hodge_projection(GraphProjector(), 8, 2, residual)
+        transformation = hodge_projection(GraphProjector(), 8, 2, residual, cautious=False)
         update = jax.jit(lambda g, s, p, t=transformation, f=field_fn: t.update(g, s, p, field_fn=f))
         circle = [jnp.array([np.cos(t), np.sin(t)]) * scale for t in np.linspace(0, 6, 12)]
         state = transformation.init(circle[0].astype(dtype))
@@ -480,6 +483,34 @@ def test_the_papers_direction_is_followed_wherever_it_leads():
     assert max(angles["paper"]) > np.arccos(0.01)
 
 
+@pytest.mark.parametrize("projector", [None, GraphProjector()])
+def test_a_path_that_says_nothing_takes_nothing_off(projector):
+    """A game that raw steps bring together: what such a path is fitted with drove it apart."""
+    turn = lambda p: {"one": p["two"] + 0.1 * p["one"], "two": 0.1 * p["two"] - p["one"]}  # noqa: E731
+    lengths = {}
+    for cautious in (True, False):
+        optimiser = optax.chain(hodge_projection(projector, cautious=cautious), optax.sgd(0.05))
+        params = {"one": jnp.ones(2), "two": jnp.ones(2)}
+
+        def step(carry, _, optimiser=optimiser):
+            params, state = carry
+            updates, state = optimiser.update(turn(params), state, params)
+            return (optax.apply_updates(params, updates), state), state[0].diagnostics.identifiable
+
+        start = params, optimiser.init(params)
+        (params, _), seen = jax.jit(lambda start, step=step: jax.lax.scan(step, start, length=100))(start)
+        assert max(seen) < NOTHING
+        lengths[cautious] = float(optax.global_norm(params))
+    raw = 2.0 * np.abs(1 - 0.05 * (0.1 + 1j)) ** 100
+    assert lengths[True] == pytest.approx(raw, rel=1e-4)
+    assert lengths[False] > 1.1 * raw
+
+
+def test_what_is_taken_off_grows_with_what_the_history_can_tell():
+    told = [float(Treatment.told(jnp.asarray(share))) for share in (0.0, NOTHING, 0.3, ENOUGH, 1.0)]
+    np.testing.assert_allclose(told, [0.0, 0.0, 0.5, 1.0, 1.0], atol=1e-6)
+
+
 @pytest.mark.parametrize("keep", ["recent", "reservoir", "thinned"])
 def test_a_rare_refresh_needs_no_more_than_two_histories(keep):
     """The rows of the last fit stay as they were until the next one, and the kept ones beside them."""
@@ -498,6 +529,20 @@ def test_a_rare_refresh_needs_no_more_than_two_histories(keep):
             np.testing.assert_array_equal(np.asarray(state.history.points)[rows], seen)
         kept = np.asarray(state.history.times)[np.asarray(state.history.kept)]
         assert len(set(kept)) == min(step, 4)
+
+
+@pytest.mark.parametrize("refresh", [3, 30])
+def test_many_probes_leave_the_sample_before_where_it_was(refresh, monkeypatch):
+    """With more probes than the history has room for, and with rows to spare: the same updates."""
+    turn = lambda x: jnp.array([x[1] + 0.1 * x[0], 0.1 * x[1] - x[0], 0.2 * x[2]])  # noqa: E731
+    points = jnp.asarray(np.random.default_rng(0).normal(size=(40, 3)))
+    settings = {"residual": "optimistic", "probes": 6, "radius": 0.1, "safeguard": None}
+    run = lambda: feed(hodge_projection(GraphProjector(), 4, refresh, **settings), turn, points, field_fn=turn)[1]  # noqa: E731
+    few = run()
+    made = hodge.history_init
+    roomy = lambda like, count, keep, spare, *rest: made(like, count, keep, spare + 50, *rest)  # noqa: E731
+    monkeypatch.setattr(hodge, "history_init", roomy)
+    np.testing.assert_allclose(few, run(), atol=1e-5)
 
 
 def adjusted(grads=None, field_fn=lambda x: x, **given):
@@ -657,9 +702,11 @@ def test_a_conditional_stays_one_under_vmap():
 @pytest.mark.parametrize("name", ["share", "strength"])
 def test_what_is_treated_may_follow_a_schedule(name):
     residual = "adjust" if name == "strength" else "drop"
-    static = ("history", "refresh", "every", "probes", "seed", "residual", "lookahead", "radius")
+    static = ("history", "refresh", "every", "probes", "seed", "residual", "lookahead", "radius", "cautious")
+    static += ("cross_fit", "flat", "agents")
+    settings = {"history": 8, "refresh": 2, "residual": residual, "cautious": False}
     scheduled = optax.inject_hyperparams(hodge_projection, static_args=static)(
-        projector=LinearProjector(), history=8, refresh=2, residual=residual, **{name: lambda count: 0.1 * (count > 20)}
+        projector=LinearProjector(), **settings, **{name: lambda count: 0.1 * (count > 20)}
     )
     x, field_fn = jnp.array([1.0, 0.5]), lambda x: jnp.array([x[1] + 0.1 * x[0], 0.1 * x[1] - x[0]])
     state, changed = scheduled.init(x), []

@@ -561,6 +561,36 @@ def test_rock_paper_scissors_is_told_from_a_potential_by_replicators(rng, projec
     assert relative(p.at(test), exact) < most
 
 
+def test_noise_under_a_varying_metric_has_its_energy_in_that_metric(rng):
+    """Plain noise, which the metric makes forty times as large on one side as on the other."""
+    x = ball(rng, 300, 2)
+    metric = hpml.Varying(lambda z: hpml.Diagonal(jnp.exp(2 * z)))
+    turn = 2 * x @ np.array([[0, 1.0], [-1, 0]])
+    pull = metric.raise_index(-x, x)
+    energy = lambda v: float(np.mean(metric.inner(v, v, x)))  # noqa: E731
+    exact = energy(turn) / (energy(turn) + energy(pull))
+    for copies in (1, 2):
+        noise = rng.normal(size=(copies, *x.shape))
+        p = hpml.project(x, (pull + turn + noise)[0] if copies == 1 else pull + turn + noise, metric=metric)
+        assert p.energy.noise == pytest.approx(np.exp(2 * x).sum(1).mean() / copies, rel=0.2)
+        assert p.nonpotentiality == pytest.approx(exact, abs=0.12)
+
+
+@pytest.mark.parametrize("power", [1, -1])
+def test_a_metric_that_is_nothing_or_all_in_the_middle_of_a_ring(power):
+    """The samples' mean lies where the metric is like nowhere among them."""
+    angle, radius = np.linspace(0, 2 * np.pi, 24, endpoint=False), np.linspace(0.5, 1, 4)
+    x = np.concatenate([r * np.stack([np.cos(angle), np.sin(angle)], 1) for r in radius])
+    metric = hpml.Varying(lambda z: hpml.Diagonal((z @ z) ** power * np.ones(2)))
+    pull, turn = metric.raise_index(-x, x), metric.raise_index(x @ np.array([[0, 1.0], [-1, 0]]), x)
+    for method in ("smooth", "direct"):
+        projector = KernelProjector(method=method)
+        assert hpml.project(x, pull, projector, metric).nonpotentiality < 1e-3
+        p = hpml.project(x, pull + turn, projector, metric)
+        assert p.nonpotentiality == pytest.approx(0.5, abs=0.02)
+        assert relative(p.direction, pull) < 0.05
+
+
 def test_deviations_under_a_varying_metric_are_those_of_its_gradients(rng):
     """In the caller's coordinates at each point: a field that a metric makes small somewhere is known well there."""
     x = ball(rng, 100, 2)

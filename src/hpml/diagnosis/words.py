@@ -1,7 +1,7 @@
 """What a diagnosis says in words: its answer, what the samples cannot tell, and what to do (`rem:failed_loops`)."""
 
 from hpml.diagnosis.result import Diagnosis
-from hpml.projection.identifiability import NOTHING
+from hpml.projection.identifiability import ENOUGH, NOTHING
 
 LITTLE = 0.05  # a share of circulation that needs no treatment
 TURNING = 0.1  # of the field's linear change: more than this is no hill, however small the change
@@ -71,7 +71,7 @@ def limits_of(found: Diagnosis, noise_known: bool) -> tuple[str, ...]:
     share, said = found.nonpotentiality, []
     if share.warning and (not identified(found) or enough(found)):
         said.append(share.warning)
-    elif share.identifiable < 0.5 and enough(found):
+    elif share.identifiable < ENOUGH and enough(found):
         said.append("The samples close few loops, so circulation shows in part only.")
     if not enough(found, FEW):
         said.append(
@@ -141,7 +141,7 @@ def advise(found: Diagnosis, noise_known: bool) -> tuple[str, ...]:
         said.append("Whether anything circulates is not settled: collect more samples, or less noisy ones.")
     if enough(found) and share.high - share.low > WIDE:
         said.append("The interval is wide: collect more samples.")
-    elif enough(found) and (share.identifiable < 0.5 or not enough(found, FEW)):
+    elif enough(found) and (share.identifiable < ENOUGH or not enough(found, FEW)):
         said.append("Add samples off the path with hpml.probe.")
     if not noise_known and share.high >= LITTLE:
         said.append(

@@ -191,13 +191,22 @@ class Simplices(Domain):
         return [1.0 / K + y @ tangent_basis(K).T for y, K in zip(self.split(points), self.sizes, strict=True)]
 
     def reduce(self, parts: Parts) -> Points:
-        """The coordinates of full probability vectors."""
+        """The coordinates of full probability vectors, from one array (..., K) a simplex."""
+        self._check(parts)
         if self.coordinates == "dropped":
             return jnp.concatenate([x[..., :-1] for x in parts], -1)
         return self.reduce_covectors(parts)  # B^T 1 = 0, so the centre drops out
 
+    def _check(self, parts: Parts) -> None:
+        found = [jnp.shape(part)[-1:] for part in parts]
+        if found != [(K,) for K in self.sizes]:
+            wanted = ", ".join(f"(..., {K})" for K in self.sizes)
+            given = f"one array of shape {parts.shape}" if hasattr(parts, "shape") else [jnp.shape(x) for x in parts]
+            raise ValueError(f"There must be a list with one array a simplex, of shapes {wanted}; got {given}.")
+
     def reduce_covectors(self, parts: Parts) -> Points:
         """The covector in these coordinates, such as an agent's payoff gradient, from one covector a simplex."""
+        self._check(parts)
         if self.coordinates == "dropped":
             return jnp.concatenate([h[..., :-1] - h[..., -1:] for h in parts], -1)
         return jnp.concatenate([h @ tangent_basis(h.shape[-1]) for h in parts], -1)

@@ -78,7 +78,12 @@ class Metric(eqx.Module):
     def check(self, dimension: int) -> None:
         """Raise a `ValueError` where the metric is made for another dimension."""
         if self.dimension not in (None, dimension):
-            raise ValueError(f"The metric is made for dimension {self.dimension}, the points have {dimension}.")
+            made = f"The metric is made for dimension {self.dimension}, the points have {dimension}."
+            raise ValueError(made + self._hint(dimension))
+
+    def _hint(self, dimension: int) -> str:
+        """What else may be wrong where the dimensions differ."""
+        return ""
 
     def check_points(self, points: Float[Array, "n d"]) -> None:
         """Raise a `ValueError` where the metric is made for other points."""
@@ -238,7 +243,7 @@ class LowRank(Metric):
         return self._stretch(covectors / self.diagonal**0.5, (1.0 + self.spectrum) ** -0.5)
 
 
-OFF_SIMPLEX = 1e-4  # what half precision makes of probabilities, and some sums of them
+OFF_SIMPLEX = 2.0**-9  # for each action: what numbers of 16 bits make of probabilities that add up to one
 
 
 def simplex_sizes(sizes: Any) -> tuple[int, ...]:
@@ -276,17 +281,25 @@ class Shahshahani(Metric):
         """See `Metric.dimension`."""
         return sum(self.sizes) - len(self.sizes)
 
+    def _hint(self, dimension):
+        if dimension != sum(self.sizes):
+            return ""
+        return " Leave each simplex's last probability out, in points and field: hpml.Simplices(sizes).reduce does."
+
     def check_points(self, points):
         """See `Metric.check_points`: they are probabilities, up to rounding."""
         super().check_points(points)
         start = 0
         for K in self.sizes:
             block = np.asarray(points)[:, start : start + K - 1]
-            least = np.minimum(block.min(-1), 1.0 - block.sum(-1))
-            if least.min() < -OFF_SIMPLEX:
+            least, total = block.min(-1), block.sum(-1)
+            worst = int(np.minimum(least, 1.0 - total).argmin())
+            if min(least[worst], 1.0 - total[worst]) < -OFF_SIMPLEX * K:
+                negative = least[worst] < -OFF_SIMPLEX * K
+                what = f"an entry of {least[worst]:.2g}" if negative else f"the sum {total[worst]:.3g}"
                 raise ValueError(
-                    f"Under the Shahshahani metric points are probabilities without each simplex's last one: that of "
-                    f"row {int(least.argmin())} has an entry of {least.min():.2g}."
+                    f"Under the Shahshahani metric points are probabilities, each simplex's last one left out: row "
+                    f"{worst} of points has {what} where entries are at least 0 and add up to at most 1."
                 )
             start += K - 1
 

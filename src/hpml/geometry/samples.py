@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from hpml.geometry.arrays import Array, as_finite, as_matrix
+from hpml.geometry.arrays import Array, as_finite, as_matrix, kind_of
 from hpml.geometry.domain import Domain
 from hpml.geometry.metric import Euclidean, Metric
 
@@ -91,7 +91,7 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
         raise ValueError(f"A projection needs at least two points, got {n}: collect more samples.")
     if d < 1:
         raise ValueError("points has no columns: every sample needs at least one coordinate.")
-    metric.check_points(X)
+    metric.check(d)
     _check_size(X - X[0], "The spread of points")
     _check_size(F, "field")
     w = np.full(n, 1.0 / n) if weights is None else as_finite(weights, "weights")
@@ -104,6 +104,7 @@ def gather_samples(points: Any, field: Any, weights: Any = None, metric: Metric 
     w = w / w.max()  # before the sum, which huge weights would overflow
     w = w / w.sum()
     keep = w >= FAINT * w.max()
+    metric.check_points(np.where(keep[:, None], X, X[w.argmax()]))
     rows = np.full(n, -1)
     estimates = F if F.ndim == 3 else F[None]
     X, estimates, w = X[keep], estimates[:, keep], w[keep]
@@ -182,12 +183,16 @@ def draw_measure(
     draw = measure.spread if isinstance(measure, Domain) else measure
     count = min(count, max(DRAWN // samples.dimension, 256))
     given = (jax.random.key(0) if key is None else key, count)
-    if not callable(draw) or not _takes(draw, given):
-        raise ValueError("measure must be None, a domain such as hpml.Ball(...), or a function (key, count) -> points.")
+    if isinstance(draw, type) or not callable(draw) or not _takes(draw, given):
+        raise ValueError(
+            "measure must be None, a domain such as hpml.Ball(...), or a function (key, count) -> points; got "
+            f"{'a function of other arguments' if inspect.isroutine(draw) else kind_of(measure)}."
+        )
     drawn = as_matrix(draw(*given), "The measure's points")
     if drawn.shape[1] != samples.dimension:
         raise ValueError(
-            f"The measure draws points in dimension {drawn.shape[1]}, the samples have {samples.dimension}."
+            f"The measure draws points in dimension {drawn.shape[1]}, the samples have {samples.dimension}: a domain "
+            "is made with arrays of that many numbers, and a function returns rows of them."
         )
     if len(drawn) < 2:
         raise ValueError(f"The measure drew {len(drawn)} of {count} points: its function (key, count) returns `count`.")

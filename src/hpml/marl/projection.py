@@ -102,6 +102,7 @@ def make_projection(
         settings.refresh,
         settings.residual,
         share=settings.share,
+        cautious=not paper,
         keep=settings.keep,
         safeguard=settings.safeguard,
         stride=settings.lookahead * training.actor_rate,

@@ -32,6 +32,7 @@ def hodge_projection(
     residual: str = "drop",
     *,
     share: float | jax.Array = 1.0,
+    cautious: bool = True,
     keep: str = "recent",
     metric: Any = None,
     safeguard: float | jax.Array | None = 0.01,
@@ -61,6 +62,9 @@ def hodge_projection(
       "adjust": g = F + strength A F with A the antisymmetric part of the field's Jacobian, exact, from one jvp and one
       vjp of `field_fn`; it needs no history and no projector.
       The last three keep the fixed points of F.
+    - `cautious`: with "drop", nothing is taken off where `identifiable` of the diagnostics is below 0.1, all of it from
+      0.5 on, and a share between. What a path tells of circulation is the projector's prior: taken off, it drove a game
+      of two players apart that raw steps bring together. The paper's preset has it off.
     - `metric`: M; None, `hpml.Diagonal`, `hpml.LowRank` for one flat array, or a tree of weights like the parameters.
       Before Adam in a chain M = I.
     - `safeguard`: g is blended back towards F until its cosine with F in M is at least this; None switches it off.
@@ -93,6 +97,7 @@ def hodge_projection(
         refresh,
         residual,
         share,
+        cautious,
         metric,
         safeguard,
         lookahead,
@@ -121,7 +126,7 @@ def hodge_projection(
             return _apart(HodgeState(None, None, None, change, diagnostics, lengths))
         # A fit's rows and the kept ones are at most two histories. One more row where the sample before the newest is
         # needed and may not be kept.
-        spare = min(refresh + probes, history + 1) + (residual == "optimistic" and (keep != "recent" or probes > 0))
+        spare = min(refresh, history + 1) + probes + (residual == "optimistic" and (keep != "recent" or probes > 0))
         latest = treat.latest(params, keep)
         like = jax.eval_shape(lambda p: treat.packed(leaf_metric(metric, p), latest, p, p)[0], params)
         ring = history_init(like, history, keep, spare, seed, latest)
@@ -147,6 +152,8 @@ def hodge_projection(
                 f"With {reason} the field is evaluated: call update(grads, state, params, field_fn=f) with "
                 "f(params) -> gradients of the loss, from the same batch."
             )
+        if field_fn is not None and not callable(field_fn):
+            raise ValueError("field_fn must be a function of the parameters: pass gradients, not gradients(params).")
         return treat.update(_arrays(updates), state, _arrays(params), field_fn, halves, hold)
 
     return optax.GradientTransformationExtraArgs(init, update)

@@ -32,6 +32,10 @@ def check_settings(treat: Treatment, history: Any, keep: Any) -> None:
         if treat.sketch % 2 == 0:
             raise ValueError(f"sketch must be odd, got {treat.sketch}: rows of even width would meet in few places.")
     _one_of("residual", treat.residual, RESIDUAL)
+    for name in ("cautious", "cross_fit", "flat", "agents"):
+        value = getattr(treat, name)
+        if not isinstance(value, bool | np.bool_):
+            raise ValueError(f"{name} is True or False, got {value!r}: with optax.inject_hyperparams a static one.")
     _one_of("keep", keep, KEEP)
     _one_of("probe_in", treat.probes.directions, DIRECTIONS)
     _number("share", treat.share, "the part of the residual that is treated, between 0 and 1", 0.0, 1.0)

@@ -35,6 +35,7 @@ from hpml.plugin.crossfit import Fits, cross_fitted, fitted, residual_at, share_
 from hpml.plugin.probes import Probes, push_probes
 from hpml.plugin.safeguard import angle_between, blend_weight
 from hpml.plugin.when import when
+from hpml.projection.identifiability import ENOUGH, NOTHING
 from hpml.projection.projector import LocalSamples, Projector
 
 Scalar = Float[Array, ""]
@@ -92,6 +93,7 @@ class Treatment(NamedTuple):
     refresh: int
     residual: str
     share: float | jax.Array
+    cautious: bool
     metric: Any
     safeguard: float | jax.Array | None
     lookahead: float | None
@@ -243,7 +245,7 @@ class Treatment(NamedTuple):
             point, f = encode(chart, ring, here)
             R, *halves = self.residuals_of(fits, point, f, None if gap is None else encode_gap(chart, products))
             if self.residual == "drop":
-                change = -self.share * R
+                change = -self.share * (self.told(seen.identifiable) if self.cautious else 1.0) * R
             elif self.residual == "optimistic":
                 R_before = self.residual_at(fits.whole, *encode(chart, ring, row_products(ring, before)))
                 change = jnp.where(seen_before, self.share * (R - R_before), 0.0)
@@ -274,6 +276,11 @@ class Treatment(NamedTuple):
 
         change, seen = when(turn, look, lambda: (state.change, seen))
         return ring, chart, fits, change, seen
+
+    @staticmethod
+    def told(identifiable: Scalar) -> Scalar:
+        """How much of a residual a history can answer for."""
+        return jnp.clip((identifiable - NOTHING) / (ENOUGH - NOTHING), 0.0, 1.0)
 
     def fit_when(self, due: Array, ring: History, state: HodgeState) -> tuple[SpanChart, Fits, Diagnostics]:
         """A new chart and fit where they are due; no vector of length d goes through the conditional."""

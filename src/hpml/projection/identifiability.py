@@ -20,6 +20,7 @@ LARGEST = 1024  # a uniform subset of this size answers for larger sets: the dis
 LANDMARKS = 64  # the coarse scale, at which a finely sampled orbit closes
 ISOTROPIC = 0.3  # variance across the leading direction of nine points of an isotropic cloud in the plane, measured
 NOTHING = 0.1  # below this share the samples are path-like
+ENOUGH = 0.5  # from this share on they show what there is, and below it a part
 
 
 class Identifiability(eqx.Module):
@@ -68,7 +69,7 @@ def _message(share: float, n: int) -> str:
             "The samples lie along a path or are too few, and some potential explains any field there, so they say "
             "nothing about circulation: add off-path samples (hpml.probe)."
         )
-    if share < 0.5:
+    if share < ENOUGH:
         return "The samples close few loops, so circulation shows in part only: off-path samples would show the rest."
     return "The samples close enough loops to show circulation."
 

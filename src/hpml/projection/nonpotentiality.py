@@ -58,6 +58,13 @@ class NonPotentiality(eqx.Module):
     witness: Witness
     warning: str = eqx.field(static=True)
 
+    def __repr__(self) -> str:
+        noise = "unknown" if self.noise is None else f"{self.noise:.3f}"
+        return (
+            f"NonPotentiality(estimate={self.estimate:.3f}, low={self.low:.3f}, high={self.high:.3f}, noise={noise}, "
+            f"identifiable={self.identifiable:.3f}, in_sample={self.in_sample:.3f}, warning={self.warning!r})"
+        )
+
     @property
     def identifiable(self) -> float:
         """How much of the circulation the samples can show, in [0, 1]."""
@@ -102,6 +109,13 @@ def nonpotentiality(
     noise = samples.noise if samples.halves is not None else (whole.energy.noise or samples.noise)
     observed = float(samples.weights @ _inner(metric, samples.field, samples.field, samples.points))
     share = None if noise is None else _noise_share(noise, observed)
+    if samples.count <= 3 < samples.dimension:
+        warnings.warn(
+            f"points has {samples.count} rows of {samples.dimension} coordinates each, and rows are samples: transpose "
+            "both arrays if yours are columns.",
+            IdentifiabilityWarning,
+            stacklevel=2,
+        )
     if samples.count < 4:  # a fold would leave fewer than the two points that a projection needs
         whole_share, warning = whole.nonpotentiality, limit_of(seen, 0.0)
         _warn(warning)
@@ -196,13 +210,23 @@ def _cross_fit(
 def residual_energies(
     samples: Samples, direction: np.ndarray, metric: Metric, noise: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """|R|_M^2 and |F|_M^2 at each distinct point, without the noise."""
+    """|R|_M^2 and |F|_M^2 at each distinct point, without the noise, whose mean over the samples is given."""
     X = samples.points
     if samples.halves is not None:
         a, b = samples.halves
         return _inner(metric, a - direction, b - direction, X), _inner(metric, a, b, X)
-    R = samples.field - direction
-    return _inner(metric, R, R, X) - noise, _inner(metric, samples.field, samples.field, X) - noise
+    R, there = samples.field - direction, noise * _noise_profile(samples, metric)
+    return _inner(metric, R, R, X) - there, _inner(metric, samples.field, samples.field, X) - there
+
+
+def _noise_profile(samples: Samples, metric: Metric) -> np.ndarray:
+    """How the energy of the noise is spread over the samples, with mean 1: few replicates have more of it, and so have
+    points where a metric that varies is large."""
+    spread = np.asarray(samples.inflation)
+    if not metric.constant:
+        axes = np.broadcast_to(np.eye(samples.dimension)[:, None], (samples.dimension, *samples.points.shape))
+        spread = spread * _inner(metric, axes, axes, samples.points).sum(0)
+    return spread / (samples.weights @ spread)
 
 
 def ratio_interval(top, bottom, weights, resamples: int, level: float, rng) -> tuple[float, float, float]:

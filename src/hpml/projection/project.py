@@ -30,6 +30,10 @@ class Projection(eqx.Module):
     fit: Fit
     chart: Chart | None
 
+    def __repr__(self) -> str:
+        n, d = self.direction.shape
+        return f"Projection(n={n}, d={d}, nonpotentiality={self.nonpotentiality:.3f}, method={self.method!r})"
+
     @property
     def nonpotentiality(self) -> float:
         """The share of the field's energy that is circulation, in [0, 1]."""
@@ -141,6 +145,8 @@ def project(
         every_potential[left_out] = fit.potential(inside)
         outside = np.asarray(fit.direction(inside))
         every_direction[left_out] = outside if chart is None else chart.decode(outside)
+    if not np.isfinite(every_direction).all():
+        raise ValueError("The projection is no number: is the metric finite at the samples and between them?")
     return Projection(every_direction, F - every_direction, every_potential, fit.energy(), fit, chart)
 
 

@@ -50,6 +50,8 @@ def probe(
     - `sign`: -1 where `field_fn` gives gradients of a loss.
     - `batch`: how many points are evaluated at once, where `field_fn` is JAX and can be vmapped; else one by one.
     """
+    if not callable(field_fn):
+        raise ValueError("field_fn must be a function of the parameters: pass gradients, not gradients(params).")
     if directions not in DIRECTIONS:
         raise ValueError(f"directions must be one of {', '.join(DIRECTIONS)}; got {directions!r}.")
     if count < 1 or batch < 1 or estimates not in (1, 2) or sign not in (1, -1):

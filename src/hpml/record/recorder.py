@@ -109,10 +109,10 @@ class Recorder:
             self._start(params, sizes[0], len(vectors) - 1)
         ring = self._opened()
         if set(sizes) != {self._dimension}:
-            raise ValueError(
-                f"params and updates must have {self._dimension} numbers each, got {', '.join(map(str, sizes))}: give "
-                "zeros where a gradient is missing."
-            )
+            wrong = f"params and updates must have {self._dimension} numbers each, got {', '.join(map(str, sizes))}: "
+            if len(set(sizes)) > 1:
+                raise ValueError(wrong + "give zeros where a gradient is missing.")
+            raise ValueError(wrong + "a recording holds samples of one length.")
         if (ring.field.ndim == 3) != (len(vectors) == 3):
             raise ValueError("Either every sample of a recording has a second estimate, or none has.")
         step = int(ring.count[0]) + 1

@@ -41,6 +41,7 @@ from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectra
 
 # Fourier features of the second step; twice as many did not lower the error for a rotation on a square.
 WAVES = 128
+UNLIKE = 3.0  # times that lengths are longer or shorter in a metric than they are anywhere among the samples
 NOISY = 1e-3  # share of noise in the field above which it unsettles the split
 SHAKEN = 0.03  # the same in many dimensions, above which the dual form is better
 ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone, and its balance
@@ -55,14 +56,32 @@ MANY = 32  # coordinates beyond which Fourier features take too much memory
 
 
 def scaling_of(samples: Samples, metric: Metric) -> Scaling:
-    """Centre, spread and size of weighted samples; a varying metric is frozen at their mean."""
-    anchor = samples.weights @ samples.points
+    """Centre, spread and size of weighted samples; a varying metric is frozen where it is like it is at them."""
+    anchor = anchor_of(samples, metric)
     plain = Scaling(metric, anchor, np.zeros(samples.dimension), 1.0, 1.0)
     x, f = plain.points(samples.points), plain.vectors(samples.field)
     centre = samples.weights @ x
     spread = float(np.sqrt((samples.weights @ (x - centre) ** 2).sum() / min(samples.dimension, samples.count)))
     size = float(np.sqrt((samples.weights @ f**2).sum() / samples.dimension))
     return Scaling(metric, anchor, centre, spread, size if size > 0 else 1.0)
+
+
+def anchor_of(samples: Samples, metric: Metric) -> np.ndarray:
+    """The samples' mean, or, where a varying metric is far larger or smaller there than at any of them, a usual sample.
+
+    The middle of a ring is such a place.
+    """
+    mean, given = np.asarray(samples.weights @ samples.points), np.asarray(samples.points)
+    if metric.constant:
+        return mean
+    points = np.concatenate([mean[None], given])
+    axes = np.broadcast_to(np.eye(samples.dimension)[:, None], (samples.dimension, *points.shape))
+    with np.errstate(all="ignore"):
+        sizes = np.linalg.slogdet(np.moveaxis(np.asarray(metric.whiten(axes, points)), 0, -1))[1]
+    there, margin = sizes[1:], samples.dimension * np.log(UNLIKE)
+    if there.min() - margin <= sizes[0] <= there.max() + margin:
+        return mean
+    return given[np.argsort(there)[len(there) // 2]]
 
 
 class KernelFit(Fit):
@@ -240,11 +259,10 @@ class KernelProjector(Projector):
 
     def _fit(self, samples, metric, measure, key, scaling, many) -> KernelFit | DualKernelFit:
         x, f = scaling.points(samples.points), scaling.vectors(samples.field)
-        inflation = samples.inflation
         known = None
         if samples.noise is not None:
             freedom = float((samples.replicates - 1).sum()) * samples.dimension
-            known = samples.noise / samples.dimension / scaling.size**2 / float(samples.weights @ inflation), freedom
+            known = _noise_of(samples, scaling), freedom
         regress = self._regressor(samples, metric, scaling)
 
         posterior, rows, errors = None, None, None
@@ -368,8 +386,7 @@ class KernelProjector(Projector):
         noise = samples.noise
         if posterior is not None and samples.halves is None:
             # Within what the replicates leave open the fit has decided: a few of them say little.
-            noise = float(posterior.hyper.noise) * samples.dimension * scaling.size**2
-            noise *= float(samples.weights @ samples.inflation)
+            noise = float(posterior.hyper.noise) * _noise_unit(samples, scaling)
         noise = min(noise or 0.0, observed)
         if samples.halves is not None and (measure is None or posterior is None):
             # Two independent estimates: the noise drops out of the product of their residuals.
@@ -445,6 +462,26 @@ _dual_variances = jax.jit(lambda dual, u: dual.variances(u))
 _fit_dual_host = jax.jit(
     lambda x, f, w, ambient: fit_dual(x, f, jnp.ones_like(w), ambient, iterations=200, weights=w), static_argnums=3
 )
+
+
+def _noise_unit(samples: Samples, scaling: Scaling) -> float:
+    """The mean energy, in the metric and in the caller's units, of noise of variance 1 in each scaled coordinate."""
+    stretch = scaling.stretch(samples.points)
+    each = samples.dimension if stretch is None else np.trace(np.linalg.inv(stretch), axis1=1, axis2=2)
+    return float(samples.weights @ (samples.inflation * each)) * scaling.size**2
+
+
+def _noise_of(samples: Samples, scaling: Scaling) -> float:
+    """The variance of the noise in one scaled coordinate, as replicates have it: there are some.
+
+    Of repeated points the energy in the metric is known. Where that varies a few points may have most of it, and two
+    estimates say it better in the scaled coordinates.
+    """
+    if samples.halves is None or scaling.metric.constant:
+        return (samples.noise or 0.0) / _noise_unit(samples, scaling)
+    apart = 0.5 * scaling.vectors(samples.halves[0] - samples.halves[1])
+    mean = samples.dimension * float(samples.weights @ samples.inflation)
+    return float(samples.weights @ (apart**2).sum(1)) / mean
 
 
 def smooth_field(posterior: PairPosterior | SpectralPosterior, scaling: Scaling, points: Array) -> np.ndarray:
