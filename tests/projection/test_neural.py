@@ -138,6 +138,14 @@ def test_a_varying_metric_that_does_not_vary_is_the_constant_one():
     assert relative(p.direction, q.direction) < 1e-3
 
 
+def test_a_metric_that_is_nothing_in_the_middle_of_a_ring():
+    angle = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    X = np.concatenate([r * np.stack([np.cos(angle), np.sin(angle)], 1) for r in (0.5, 0.75, 1.0)])
+    metric = Varying(lambda z: Diagonal((z @ z) * np.ones(2)))
+    p = project(X, metric.raise_index(-X, X), QUICK, metric)
+    assert p.nonpotentiality < 0.02
+
+
 def test_the_replicator_field_of_a_common_payoff_is_a_shahshahani_gradient():
     metric = Shahshahani((3, 3))
     rng = np.random.default_rng(0)

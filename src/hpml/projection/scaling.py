@@ -1,6 +1,6 @@
 """Coordinates of unit size in which a potential is fitted, and the way back to metric gradients.
 
-A metric that varies with the point is frozen at the samples' mean for the coordinates alone (`rem:variable_metric`).
+A metric that varies with the point is frozen at one point for the coordinates alone (`rem:variable_metric`).
 """
 
 import equinox as eqx
@@ -9,6 +9,26 @@ from jaxtyping import Float
 
 from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
+
+UNLIKE = 3.0  # times that lengths are longer or shorter in a metric than they are anywhere among the samples
+
+
+def anchor_of(points: Float[Array, "n d"], weights: Float[Array, " n"], metric: Metric) -> np.ndarray:
+    """Where a varying metric is frozen: at the samples' mean, or, where it is far larger or smaller there than at any
+    of them, as in the middle of a ring, at a usual sample.
+    """
+    given = np.asarray(points)
+    mean = np.asarray(weights @ given)
+    if metric.constant:
+        return mean
+    everywhere = np.concatenate([mean[None], given])
+    axes = np.broadcast_to(np.eye(len(mean))[:, None], (len(mean), *everywhere.shape))
+    with np.errstate(all="ignore"):
+        sizes = np.linalg.slogdet(np.moveaxis(np.asarray(metric.whiten(axes, everywhere)), 0, -1))[1]
+    there, margin = sizes[1:], len(mean) * np.log(UNLIKE)
+    if there.min() - margin <= sizes[0] <= there.max() + margin:
+        return mean
+    return given[np.argsort(there)[len(there) // 2]]
 
 
 class Scaling(eqx.Module):

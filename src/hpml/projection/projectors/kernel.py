@@ -31,7 +31,7 @@ from hpml.geometry.arrays import Array
 from hpml.geometry.metric import Metric
 from hpml.geometry.samples import Measure, Samples, draw_measure
 from hpml.projection.projector import Energy, Fit, LocalSamples, Prediction, Projector
-from hpml.projection.scaling import Scaling
+from hpml.projection.scaling import Scaling, anchor_of
 from hpml.projection.smooth.balance import balance
 from hpml.projection.smooth.dual import DualFit, empty_dual, fit_dual
 from hpml.projection.smooth.evidence import FEW, fit_hyper
@@ -41,7 +41,6 @@ from hpml.projection.smooth.spectral import SpectralPosterior, condition_spectra
 
 # Fourier features of the second step; twice as many did not lower the error for a rotation on a square.
 WAVES = 128
-UNLIKE = 3.0  # times that lengths are longer or shorter in a metric than they are anywhere among the samples
 NOISY = 1e-3  # share of noise in the field above which it unsettles the split
 SHAKEN = 0.03  # the same in many dimensions, above which the dual form is better
 ENOUGH = 20_000  # samples that settle whether a smooth fit predicts better than gradients alone, and its balance
@@ -57,31 +56,13 @@ MANY = 32  # coordinates beyond which Fourier features take too much memory
 
 def scaling_of(samples: Samples, metric: Metric) -> Scaling:
     """Centre, spread and size of weighted samples; a varying metric is frozen where it is like it is at them."""
-    anchor = anchor_of(samples, metric)
+    anchor = anchor_of(samples.points, samples.weights, metric)
     plain = Scaling(metric, anchor, np.zeros(samples.dimension), 1.0, 1.0)
     x, f = plain.points(samples.points), plain.vectors(samples.field)
     centre = samples.weights @ x
     spread = float(np.sqrt((samples.weights @ (x - centre) ** 2).sum() / min(samples.dimension, samples.count)))
     size = float(np.sqrt((samples.weights @ f**2).sum() / samples.dimension))
     return Scaling(metric, anchor, centre, spread, size if size > 0 else 1.0)
-
-
-def anchor_of(samples: Samples, metric: Metric) -> np.ndarray:
-    """The samples' mean, or, where a varying metric is far larger or smaller there than at any of them, a usual sample.
-
-    The middle of a ring is such a place.
-    """
-    mean, given = np.asarray(samples.weights @ samples.points), np.asarray(samples.points)
-    if metric.constant:
-        return mean
-    points = np.concatenate([mean[None], given])
-    axes = np.broadcast_to(np.eye(samples.dimension)[:, None], (samples.dimension, *points.shape))
-    with np.errstate(all="ignore"):
-        sizes = np.linalg.slogdet(np.moveaxis(np.asarray(metric.whiten(axes, points)), 0, -1))[1]
-    there, margin = sizes[1:], samples.dimension * np.log(UNLIKE)
-    if there.min() - margin <= sizes[0] <= there.max() + margin:
-        return mean
-    return given[np.argsort(there)[len(there) // 2]]
 
 
 class KernelFit(Fit):

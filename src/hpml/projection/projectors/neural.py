@@ -24,7 +24,7 @@ from hpml.projection.amortised.network import PotentialNetwork, Recipe, descend,
 from hpml.projection.amortised.train import Rows, train_members
 from hpml.projection.measure import measure_weights
 from hpml.projection.projector import Energy, Fit, LocalSamples, Projector
-from hpml.projection.scaling import Scaling
+from hpml.projection.scaling import Scaling, anchor_of
 
 TRACK = 0.1  # online: how fast the standardisation follows the batches
 
@@ -153,17 +153,15 @@ class NeuralProjector(Projector):
         """See `Projector.fit`."""
         X, F = (np.asarray(part, np.float64) for part in (samples.points, samples.field))
         w = np.asarray(measure_weights(samples, metric, measure, key), np.float64)
-        scaling = Scaling(metric, w @ X, np.zeros(samples.dimension), 1.0, 1.0)
+        scaling = Scaling(metric, anchor_of(X, w, metric), np.zeros(samples.dimension), 1.0, 1.0)
         y = scaling.points(X)
         centre = w @ y
         U = np.asarray(metric.whiten(F, X))
         strength = float(np.sqrt(w @ (U**2).sum(1))) or 1.0
         h, maps = U, None
         if not metric.constant:
-            basis = [scaling.covectors(np.broadcast_to(e, X.shape)) for e in np.eye(samples.dimension)]
-            maps = np.stack([np.asarray(metric.whiten_covector(e, X)) for e in basis], axis=1)
-            anchor = np.broadcast_to(scaling.anchor, X.shape)
-            h = np.asarray(metric.whiten_covector(metric.lower(F, X), anchor))
+            maps = np.asarray(scaling.factors(X)).swapaxes(1, 2)
+            h = np.asarray(metric.whiten_covector(metric.lower(F, X), scaling.anchor))
         scaling = Scaling(metric, scaling.anchor, centre, _shortest_spread(y - centre, w), strength)
         rows = Rows(scaling.points(X), U / strength, h / strength, w, maps)
         key = jax.random.key(self.seed) if key is None else key
