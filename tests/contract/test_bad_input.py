@@ -92,6 +92,10 @@ def test_weights_of_any_size_are_shares(projector):
         (lambda: hpml.project(X, X, hpml.GraphProjector(neighbours=20)), "neighbours"),
         (lambda: hpml.project(X[:4], X[:4], hpml.GraphProjector.paper()), "neighbours"),
         (lambda: hpml.project(X, X, metric=hpml.Shahshahani(3)), "probabilities"),
+        (lambda: hpml.project(X, X, metric=hpml.Shahshahani(2)), "last probability out"),
+        (lambda: hpml.project(X, X, measure=hpml.Ball), "the class Ball"),
+        (lambda: hpml.project(X, X, measure=lambda count: X), "function of other arguments"),
+        (lambda: hpml.Simplices((3, 2)).reduce([np.ones(3) / 3]), "one array a simplex"),
         (lambda: hpml.project(X * 1j, X), "real"),
         (lambda: hpml.project("points", X), "numbers"),
         (lambda: hpml.project(X, X, QUICK).at(X[:, :1]), "columns"),
@@ -119,6 +123,16 @@ def test_probabilities_of_few_digits_and_those_that_do_not_count_are_taken():
         assert words in answer if words else not isinstance(answer, str)
 
 
+def test_rows_that_look_like_columns_are_named():
+    with pytest.warns(UserWarning, match="2 rows of 20 coordinates"):
+        hpml.nonpotentiality(X.T, -X.T, QUICK)
+
+
+def test_what_is_printed_says_what_matters():
+    assert repr(hpml.project(X, -X, QUICK)).startswith("Projection(n=20, d=2, nonpotentiality=0.0")
+    assert "identifiable=" in repr(hpml.nonpotentiality(X, -X, QUICK))
+
+
 def test_only_the_graph_has_a_flow():
     projection = hpml.project(X, -X)
     with pytest.raises(AttributeError, match="GraphProjector"):
@@ -138,6 +152,13 @@ def test_things_of_the_wrong_kind_are_named():
                 assert name in str(error), f"{name}: {error}"
             else:
                 raise AssertionError(f"{name}={value} passed")
+        for shape in ((5, 3), (1, 3)):
+            try:
+                hpml.Simplices(3).reduce(np.ones(shape) / 3)
+            except ValueError as error:
+                assert f"one array of shape {shape}" in str(error), error
+            else:
+                raise AssertionError("an array for a list of arrays passed")
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -597,6 +597,7 @@ untyped = inspect.unwrap(hodge_projection)  # as those have it who do not check 
             "field_fn",
         ),
         (lambda: ctde_hpml("kernel"), "kind"),
+        (lambda: adjusted(field_fn=jnp.ones(2)), "pass gradients, not"),
         (lambda: adjusted(grads=jnp.zeros(3)), r"grads has a leaf of shape \(3,\)"),
         (lambda: adjusted(grads={"a": jnp.zeros(2)}), "grads must have the tree structure"),
         (lambda: adjusted(field_fn=lambda x: jnp.zeros(3)), "result of field_fn has a leaf of shape"),

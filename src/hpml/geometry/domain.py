@@ -199,9 +199,12 @@ class Simplices(Domain):
 
     def _check(self, parts: Parts) -> None:
         found = [jnp.shape(part)[-1:] for part in parts]
-        if found != [(K,) for K in self.sizes]:
+        alone = hasattr(parts, "shape")
+        if alone or found != [(K,) for K in self.sizes]:
             wanted = ", ".join(f"(..., {K})" for K in self.sizes)
-            given = f"one array of shape {parts.shape}" if hasattr(parts, "shape") else [jnp.shape(x) for x in parts]
+            given = (
+                f"one array of shape {getattr(parts, 'shape', ())}" if alone else [jnp.shape(part) for part in parts]
+            )
             raise ValueError(f"There must be a list with one array a simplex, of shapes {wanted}; got {given}.")
 
     def reduce_covectors(self, parts: Parts) -> Points:

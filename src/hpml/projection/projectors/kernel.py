@@ -121,7 +121,9 @@ class KernelFit(Fit):
         points = np.asarray(points, np.float64)
         with jax.enable_x64(True):
             u = self.scaling.points(points)
-            axes = np.broadcast_to(np.eye(u.shape[1])[:, None], (u.shape[1], *u.shape))
+            axes = np.eye(u.shape[1])
+            if not self.scaling.metric.constant:
+                axes = np.broadcast_to(axes[:, None], (len(axes), *u.shape))
             of_gradients = np.linalg.norm(self.scaling.metric_gradient(axes, points), axis=0)
             potential_var, gradient_var = (np.asarray(v) for v in self.correction.variances(u))
             direction = self.direction(points)
