@@ -130,7 +130,8 @@ class KernelFit(Fit):
             if self.posterior is None:
                 residual = np.zeros_like(direction)
                 of_vectors = np.linalg.norm(self.scaling.metric.unwhiten(axes, points), axis=0) * self.scaling.size
-                residual_var = of_vectors**2 * self.correction.loss / self.samples.dimension
+                each = of_vectors**2 * self.correction.loss / self.samples.dimension
+                residual_var = np.broadcast_to(each, gradient_var.shape)
             else:
                 more = [_chunked(lambda v, i=i: self.posterior.variances(v)[i], u, 256) for i in range(3)]
                 residual = smooth_field(self.posterior, self.scaling, points) - direction
